@@ -7,6 +7,7 @@ cannot give is None, and the rule that wants it falls back or stays silent.
 from __future__ import annotations
 
 import enum
+import typing
 
 import msgspec
 
@@ -132,6 +133,7 @@ class EvidenceKind(enum.StrEnum):
     MUTEX_OWNERS = "mutex-owners"
 
 
+@typing.dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Frozen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of all travelling types."""
 
@@ -160,6 +162,7 @@ class Slot(Frozen, kw_only=True):
     arrivals: int
     cpu_ns: int | None = None
     run_state: int = 0
+    switches: int | None = None
     pc: int = 0
     pc_count: int = 0
     pc_signal: int = 0
@@ -252,7 +255,12 @@ class Ended(Frozen, kw_only=True, tag="ended"):
     signal: int | None = None
     result: int = 0
     """enum lt_result of the page's header."""
+    team: int = 0
+    """Size of livetrap's own team in it; 0: a program that is not one of our kernels."""
     message: str = ""
+    """What the kernel said beside its result, or the last line of a failed assertion."""
+    started_ns: int = 0
+    """When the start line was released; 0 where there is none."""
     beats: int = 0
     """All beats of the trial."""
     departed: int = 0
@@ -284,7 +292,7 @@ class Rules(Frozen, kw_only=True):
     gap_factor: float = 3.0
     """A stall is suspect when it is this many times the longest healthy gap."""
     cpu_allowance_ns: int = 12_000_000
-    """CPU time that a thread may spend without a beat before that counts against it; above one tick of a coarse clock."""
+    """CPU time that a thread may spend without a beat before that counts against it; above a tick of a coarse clock."""
     switch_allowance: int = 20
     """The same in times scheduled in: a yield loop runs often and briefly."""
     timer_fires: int = 3
@@ -295,10 +303,14 @@ class Rules(Frozen, kw_only=True):
     starvation_s: float = 1.0
     """Time in WAIT without a beat, while others beat, that makes a thread suspect of starvation."""
     starvation_beats: int = 20
-    """How often some other thread must have beaten in that time."""
+    """How often the others must have beaten in that time."""
+    settled_sleep_s: float = 0.02
+    """A thread that slept throughout for this long is parked."""
+    regather_s: float = 0.1
+    """Between two gatherings while a window stays open; grows to ten times that."""
     void_late_s: float = 0.1
     """A look later than this voids the time that it closes."""
-    look_s: float = 0.01
+    look_s: float = 0.02
     """Between looks while all is well or a stall is being judged."""
     slow_look_s: float = 0.05
     """Between looks while a window stays open for long."""
@@ -457,6 +469,44 @@ class BuildSpec(Frozen, kw_only=True):
     """The kernel's C file where it is the scenario's own; empty: one of csrc/kernels."""
 
 
+class ParamInfo(Frozen, kw_only=True):
+    """One parameter of a kernel, as the built module tells it."""
+
+    name: str
+    summary: str = ""
+    choices: tuple[str, ...] = ()
+    """Names that it may take, passed as their index; empty: a number."""
+    least: int = 0
+    most: int = 0
+    fallback: int = 0
+    """Value where none is given; the index of a choice."""
+
+
+class KernelInfo(Frozen, kw_only=True):
+    """One kernel, as the built module tells it."""
+
+    name: str
+    summary: str = ""
+    uses_technique: bool = False
+    params: dict[str, ParamInfo] = {}
+
+
+class TechniqueInfo(Frozen, kw_only=True):
+    """One technique, as the built module tells it."""
+
+    name: str
+    summary: str = ""
+    unavailable: str = ""
+    """Why this platform does not have it; empty: it does."""
+
+
+class Manifest(Frozen, kw_only=True):
+    """All kernels and techniques of a built module."""
+
+    kernels: dict[str, KernelInfo] = {}
+    techniques: dict[str, TechniqueInfo] = {}
+
+
 class PlannedTrial(Frozen, kw_only=True):
     """One trial, ready to run: with the build and the placement as it took effect, its recipe."""
 
@@ -479,6 +529,8 @@ class PlannedTrial(Frozen, kw_only=True):
     rules: Rules
     expected: tuple[Verdict, ...]
     """Accepted verdicts; empty: none stated."""
+    skip: str = ""
+    """Why this machine cannot run it (no such compiler, technique or placement); empty: it can."""
 
     @property
     def cell_key(self) -> str:

@@ -1,0 +1,125 @@
+"""How a verdict is reached: a pure fold over events that commands the hand that observes.
+
+    begin(rules, gaps) -> State
+    step(state, event) -> (State, Command)
+
+The events of a trial, its rules and its gaps are all that a verdict rests on, so that any recorded trial can be folded
+again (`refold`), under other rules too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from livetrap.judge.ended import ended
+from livetrap.judge.follow import follow, learn
+from livetrap.judge.limit import at_limit
+from livetrap.judge.roles import role_of, roles, shape
+from livetrap.judge.settle import settle
+from livetrap.judge.state import State, judgement
+from livetrap.model import (
+    Command,
+    Ended,
+    Event,
+    Evidence,
+    EvidenceKind,
+    Gaps,
+    Gather,
+    Judgement,
+    LimitReached,
+    Look,
+    LookAgain,
+    Role,
+    Rules,
+    Settle,
+    ThreadJudgement,
+    Verdict,
+)
+
+__all__ = ["State", "begin", "refold", "step"]
+
+RIPE = frozenset({Role.SPINNING, Role.PARKED, Role.POLLING, Role.EXITED})
+"""Roles that do not speak against calling a hang, before it is known what could wake a sleeper."""
+
+
+def begin(rules: Rules, gaps: Gaps) -> State:
+    """The state before the first event."""
+    return State(rules=rules, gaps=gaps)
+
+
+def step(state: State, event: Event) -> tuple[State, Command]:
+    """The state after an event, and what the hand shall do now."""
+    match event:
+        case Ended():
+            return state, Settle(judgement=ended(state, event))
+        case Look():
+            return _after_look(follow(state, event))
+        case Evidence():
+            state = learn(state, event)
+            if state.limit_hit:
+                return _settle_at_limit(state, event)
+            return _after_evidence(state, event)
+        case LimitReached():
+            state = msgspec.structs.replace(follow(state, event.look), limit_hit=True)
+            sleepers = [thread for thread in roles(state) if thread.role in {Role.PARKED, Role.POLLING}]
+            if state.suspect and sleepers:
+                return state, _gather(state, tuple(sleepers))
+            return _settle_at_limit(state, None)
+
+
+def refold(rules: Rules, gaps: Gaps, events: Iterable[Event]) -> Judgement:
+    """The judgement of recorded events under these rules.
+
+    `inconclusive` (rule `unsettled`) where the record ends before these rules settle.
+    """
+    state = begin(rules, gaps)
+    for event in events:
+        state, command = step(state, event)
+        if isinstance(command, Settle):
+            return command.judgement
+    return judgement(
+        state,
+        verdict=Verdict.INCONCLUSIVE,
+        rule="unsettled",
+        reason="the record ends before these rules come to a verdict",
+    )
+
+
+def _after_look(state: State) -> tuple[State, Command]:
+    if not state.suspect:
+        return state, LookAgain(after_s=state.rules.look_s)
+    state = msgspec.structs.replace(state, ever_suspect=True)
+    waited_s = (state.now_ns - state.gathered_ns) / 1e9
+    due = state.gathered_ns == 0 or waited_s >= state.gather_wait_s
+    if due and state.tracks and all(role_of(track, state)[0] in RIPE for track in state.tracks.values()):
+        return state, _gather(state, roles(state))
+    long_open = state.since_beat_ns > 4 * state.window_ns
+    return state, LookAgain(after_s=state.rules.slow_look_s if long_open else state.rules.look_s)
+
+
+def _gather(state: State, threads: tuple[ThreadJudgement, ...]) -> Gather:
+    sleepers = tuple(thread.id for thread in threads if thread.role in {Role.PARKED, Role.POLLING})
+    spinners = tuple(thread.id for thread in threads if thread.role is Role.SPINNING and not thread.pc_site)
+    kinds = set()
+    if sleepers:
+        kinds.add(EvidenceKind.WAKE_SOURCES)
+    if spinners:
+        kinds.add(EvidenceKind.PROGRAM_COUNTERS)
+    return Gather(threads=sleepers + spinners, kinds=frozenset(kinds), deadline_s=state.rules.gather_s)
+
+
+def _after_evidence(state: State, evidence: Evidence) -> tuple[State, Command]:
+    again = LookAgain(after_s=state.rules.look_s)
+    if not state.suspect:
+        return state, again
+    threads = roles(state)
+    settled = settle(state, threads, shape(state, threads), mutex_cycle=evidence.mutex_cycle)
+    return state, Settle(judgement=settled) if settled else again
+
+
+def _settle_at_limit(state: State, evidence: Evidence | None) -> tuple[State, Command]:
+    threads = roles(state)
+    cycle = evidence.mutex_cycle if evidence else ()
+    return state, Settle(judgement=at_limit(state, threads, shape(state, threads), mutex_cycle=cycle))

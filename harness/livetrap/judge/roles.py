@@ -1,0 +1,134 @@
+"""What each thread did since the last beat."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from livetrap.judge.state import State, Track
+from livetrap.model import (
+    Mark,
+    Role,
+    Rules,
+    Shape,
+    ThreadJudgement,
+    ThreadState,
+    WaitKind,
+    WakeSource,
+)
+
+
+def roles(state: State) -> tuple[ThreadJudgement, ...]:
+    """Every thread with its role, by process and thread id."""
+    return tuple(_judge(track, state) for _, track in sorted(state.tracks.items()))
+
+
+def shape(state: State, threads: Iterable[ThreadJudgement]) -> Shape:
+    """How many do what; threads that have gone are counted by the page."""
+    counts = Counter(thread.role.value for thread in threads)
+    counts[Role.EXITED.value] += state.departed
+    return Shape(**counts)
+
+
+def _judge(track: Track, state: State) -> ThreadJudgement:
+    role, wake = role_of(track, state)
+    slot = track.slot
+    return ThreadJudgement(
+        id=track.id,
+        role=role,
+        mark=slot.mark if slot else None,
+        wake=wake,
+        sleeps_in=track.sleeps_in,
+        site=slot.site if slot and slot.mark is Mark.WAIT else None,
+        arrivals=slot.arrivals if slot else None,
+        beats=slot.beats if slot else None,
+        cpu_s=track.spent_cpu_ns / 1e9,
+        switches=track.spent_switches,
+        pc_site=track.pc_site,
+    )
+
+
+def role_of(track: Track, state: State) -> tuple[Role, WakeSource | None]:
+    """The thread's role, and the wake source of one that sleeps."""
+    rules = state.rules
+    if track.state is ThreadState.GONE or track.mark is Mark.DONE:
+        return Role.EXITED, None
+    if track.state is ThreadState.STOPPED:
+        return Role.STOPPED, None
+    if spins_in_bursts(track, rules):
+        return Role.SPINNING, None
+    if track.awake:
+        return _awake(track, state), None
+    if track.state is ThreadState.UNINTERRUPTIBLE:
+        return Role.PARKED, WakeSource.OUTSIDE
+    if track.state is ThreadState.UNKNOWN:
+        return Role.UNDECIDED, None
+    return _asleep(track, state)
+
+
+def spins_in_bursts(track: Track, rules: Rules) -> bool:
+    """It waits, and has been let go to wait again, or has been woken in vain, again and again without a beat."""
+    if track.mark not in {Mark.WAIT, Mark.RUN}:
+        return False
+    if track.arrivals_since_beat >= rules.switch_allowance:
+        return True
+    if track.mark is not Mark.WAIT:
+        return False
+    timed = track.wake is WakeSource.TIMER or (track.slot is not None and track.slot.kind is WaitKind.TIMED)
+    return track.wakes >= (rules.timer_fires if timed else rules.switch_allowance)
+
+
+def over_allowance(track: Track, rules: Rules) -> bool:
+    """Since the last thing that could have released it, it has had CPU time enough to see that it is free."""
+    return track.spent_cpu_ns >= rules.cpu_allowance_ns or track.spent_switches >= rules.switch_allowance
+
+
+def spun_since_beat(track: Track, rules: Rules) -> bool:
+    """The same since the last beat, whatever others did in between: for the time limit, when no more is to be seen."""
+    return (
+        track.mark is Mark.WAIT
+        and track.awake
+        and (track.beat_wait_cpu_ns >= rules.cpu_allowance_ns or track.beat_wait_switches >= rules.switch_allowance)
+    )
+
+
+def starved_ns(track: Track, state: State) -> int:
+    """For how long, since the last beat, it wanted a CPU and got next to none, in ns."""
+    rules, elapsed = state.rules, state.since_beat_ns
+    if elapsed <= 0 or track.beat_cpu_ns >= rules.starved_share * elapsed:
+        return 0
+    # A yield loop uses next to no CPU too, but it is let run often.
+    if track.beat_switches >= rules.switch_allowance * max(1.0, elapsed / (rules.starved_after_s * 1e9)):
+        return 0
+    if track.waited_ns is not None:
+        # A long wait is booked only when it ends: what neither ran nor slept was waiting all the same.
+        return max(track.beat_waited_ns, elapsed - track.beat_cpu_ns if track.awake and not track.wakes else 0)
+    return elapsed - track.beat_cpu_ns if track.awake else 0
+
+
+def _awake(track: Track, state: State) -> Role:
+    rules = state.rules
+    if track.mark is Mark.WAIT and over_allowance(track, rules):
+        return Role.SPINNING
+    since_anchor = state.now_ns - state.anchor_ns
+    starving = (
+        starved_ns(track, state) >= rules.starved_after_s * 1e9
+        and since_anchor >= rules.starved_after_s * 1e9
+        and track.spent_cpu_ns < rules.starved_share * since_anchor
+    )
+    if starving:
+        return Role.STARVED
+    # Without its registers nothing more can be said of a thread without a mark: it may compute.
+    return Role.UNDECIDED if track.mark is Mark.WAIT else Role.COMPUTING
+
+
+def _asleep(track: Track, state: State) -> tuple[Role, WakeSource | None]:
+    rules = state.rules
+    slept_ns = state.now_ns - track.asleep_since_ns if track.asleep_since_ns is not None else 0
+    if track.wakes > 0 and track.wake in {WakeSource.TIMER, WakeSource.OUTSIDE}:
+        idle = track.wake is WakeSource.TIMER and track.wakes >= rules.timer_fires
+        idle = idle and state.ever_beat and track.mark in {Mark.NONE, Mark.PARKED}
+        return Role.POLLING, WakeSource.NONE if idle else track.wake
+    if slept_ns < rules.settled_sleep_s * 1e9:
+        return Role.UNDECIDED, track.wake_now
+    return Role.PARKED, track.wake_now

@@ -1,0 +1,109 @@
+"""When a stall is called a hang: only when nothing that is left could end it. The numbered rules of JUDGING.md."""
+
+from __future__ import annotations
+
+from livetrap.judge.roles import over_allowance
+from livetrap.judge.state import State, judgement
+from livetrap.model import (
+    Certainty,
+    Judgement,
+    Mark,
+    Phase,
+    Role,
+    Shape,
+    ThreadId,
+    ThreadJudgement,
+    Verdict,
+    WakeSource,
+)
+
+MAY_STILL_ACT = frozenset({Role.COMPUTING, Role.STARVED, Role.STOPPED, Role.UNDECIDED})
+"""Roles of threads that could end the stall by themselves."""
+
+
+def settle(
+    state: State,
+    threads: tuple[ThreadJudgement, ...],
+    shape: Shape,
+    *,
+    mutex_cycle: tuple[ThreadId, ...] = (),
+    any_phase: bool = False,
+) -> Judgement | None:
+    """A hang that can be called now; None while anything that is left could end the stall."""
+    if mutex_cycle:
+        return judgement(
+            state,
+            verdict=Verdict.DEADLOCK,
+            certainty=Certainty.PROVEN,
+            rule="settle-2",
+            reason=f"{len(mutex_cycle)} threads own mutexes that they want of each other, in a cycle",
+            threads=threads,
+            shape=shape,
+        )
+    if not threads or not nothing_can_act(threads):
+        return None
+    spinning = [thread for thread in threads if thread.role is Role.SPINNING]
+    parked = [thread for thread in threads if thread.role in {Role.PARKED, Role.POLLING}]
+    if spinning:
+        unmarked = any(thread.mark in {None, Mark.NONE} for thread in spinning)
+        if unmarked and state.phase is Phase.STARTING and not any_phase:
+            return None
+        if _all_arrived(state, threads):
+            return judgement(
+                state,
+                verdict=Verdict.LIVELOCK,
+                certainty=Certainty.PROVEN,
+                rule="settle-3",
+                reason="all threads have arrived at one site, and each has spent its allowance after the last arrival",
+                threads=threads,
+                shape=shape,
+            )
+        return judgement(
+            state,
+            verdict=Verdict.LIVELOCK,
+            rule="settle-4",
+            reason=f"{len(spinning)} spinning, and nothing that is left could release them ({shape})",
+            threads=threads,
+            shape=shape,
+        )
+    if parked and all(thread.role is not Role.POLLING for thread in parked):
+        return judgement(
+            state,
+            verdict=Verdict.DEADLOCK,
+            rule="settle-5",
+            reason="every thread is asleep with nothing left that could wake one",
+            threads=threads,
+            shape=shape,
+        )
+    return None
+
+
+def nothing_can_act(threads: tuple[ThreadJudgement, ...]) -> bool:
+    """No thread could end the stall: none may act, and no sleeper's wake source is left."""
+    return all(
+        thread.role not in MAY_STILL_ACT
+        and (thread.role not in {Role.PARKED, Role.POLLING} or thread.wake is WakeSource.NONE)
+        for thread in threads
+    )
+
+
+def wakeable(threads: tuple[ThreadJudgement, ...]) -> tuple[ThreadId, ...]:
+    """Sleepers that something could still wake."""
+    return tuple(
+        thread.id
+        for thread in threads
+        if thread.role in {Role.PARKED, Role.POLLING} and thread.wake is not WakeSource.NONE
+    )
+
+
+def _all_arrived(state: State, threads: tuple[ThreadJudgement, ...]) -> bool:
+    """Nobody has gone, and all are in the same wait, each over its allowance since the last arrival."""
+    sites = {(thread.site, thread.arrivals) for thread in threads}
+    return (
+        state.departed == 0
+        and not state.overflow
+        and len(threads) > 1
+        and len(sites) == 1
+        and all(thread.mark is Mark.WAIT and thread.role is Role.SPINNING for thread in threads)
+        and all(over_allowance(state.tracks[thread.id], state.rules) for thread in threads)
+    )

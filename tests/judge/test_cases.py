@@ -1,0 +1,224 @@
+"""The table of cases of JUDGING.md, on simulated threads, without clock or process."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from livetrap.model import Certainty, Gaps, Mark, Rules, ThreadState, Verdict, WaitKind, WakeSource
+from tests.judge.world import (
+    Now,
+    World,
+    beater,
+    computer,
+    gone,
+    hungry,
+    poller,
+    sleeper,
+    spinner,
+    then,
+    yielder,
+)
+
+
+def test_raw_spin_with_the_publisher_gone_is_a_livelock() -> None:
+    got = World([then(computer(), 30, gone()), *[spinner() for _ in range(7)]]).judge()
+    assert got.verdict is Verdict.LIVELOCK
+    assert (got.shape.spinning, got.shape.exited, got.shape.parked) == (7, 1, 0)
+    assert got.certainty is Certainty.OBSERVED
+    assert got.stall_s < 0.35
+
+
+def test_one_spinning_with_fifteen_parked_is_a_livelock() -> None:
+    parked = [sleeper(WakeSource.NONE, mark=Mark.PARKED) for _ in range(15)]
+    got = World([spinner(share=1.0, beats=336), *parked]).judge()
+    assert got.verdict is Verdict.LIVELOCK
+    assert str(got.shape) == "1 spinning, 15 parked"
+
+
+def test_a_yield_loop_is_a_livelock_although_it_uses_hardly_any_cpu() -> None:
+    got = World([yielder(), yielder(), yielder()]).judge()
+    assert got.verdict is Verdict.LIVELOCK
+
+
+def test_all_arrived_and_all_over_their_allowance_is_proven() -> None:
+    got = World([spinner(), spinner(), spinner()]).judge()
+    assert (got.verdict, got.certainty, got.rule) == (Verdict.LIVELOCK, Certainty.PROVEN, "settle-3")
+
+
+def test_arrivals_that_differ_are_observed_only() -> None:
+    got = World([spinner(), spinner(arrivals=2)]).judge()
+    assert (got.verdict, got.certainty, got.rule) == (Verdict.LIVELOCK, Certainty.OBSERVED, "settle-4")
+
+
+def test_an_idle_thread_in_a_timed_wait_does_not_hide_a_livelock() -> None:
+    parked = [sleeper(WakeSource.NONE, mark=Mark.PARKED) for _ in range(15)]
+    got = World([spinner(share=1.0, beats=336), *parked, poller(100)]).judge()
+    assert got.verdict is Verdict.LIVELOCK
+    assert got.stall_s < 4
+    assert got.shape.polling == 1
+
+
+def test_a_thread_in_accept_delays_the_livelock_to_the_limit_and_is_named() -> None:
+    parked = [sleeper(WakeSource.NONE, mark=Mark.PARKED) for _ in range(15)]
+    server = sleeper(WakeSource.OUTSIDE, mark=Mark.NONE, slot=False)
+    got = World([spinner(share=1.0, beats=336), *parked, server], rules=Rules(limit_s=5)).judge()
+    assert (got.verdict, got.rule) == (Verdict.LIVELOCK, "limit-7")
+    assert [id_.tid for id_ in got.wakeable] == [116]
+    assert got.settled_ns <= 5.5e9
+
+
+@pytest.mark.parametrize("busy", [computer(), then(sleeper(WakeSource.TIMER, kind=WaitKind.TIMED), 1800, computer())])
+def test_spinners_beside_one_that_computes_or_sleeps_wait_for_it(busy: object) -> None:
+    got = World([*[spinner() for _ in range(7)], busy], ends_at_ms=2000).judge()  # type: ignore[list-item]
+    assert got.verdict is Verdict.PASSED
+    assert got.longest_stall_s > 1.9
+
+
+def test_a_computing_thread_that_the_host_starves_is_waited_for_too() -> None:
+    got = World([*[spinner() for _ in range(7)], hungry(mark=Mark.RUN)], ends_at_ms=3000).judge()
+    assert got.verdict is Verdict.PASSED
+
+
+def test_a_thread_without_marks_that_computes_beside_a_parked_pool_is_slow_at_worst() -> None:
+    pool = [sleeper(WakeSource.NONE, mark=Mark.PARKED) for _ in range(4)]
+    lone = computer(mark=Mark.NONE, share=1.0, beats=5)
+    assert World([lone, *pool], ends_at_ms=20_000, rules=Rules(limit_s=60)).judge().verdict is Verdict.PASSED
+    assert World([lone, *pool], rules=Rules(limit_s=10)).judge().verdict is Verdict.SLOW
+
+
+def test_a_lost_wake_up_is_a_deadlock_in_every_phase_and_without_slots() -> None:
+    for slots in (True, False):
+        world = World([sleeper(WakeSource.NONE) for _ in range(4)], slots=slots)
+        got = world.judge()
+        assert (got.verdict, got.certainty) == (Verdict.DEADLOCK, Certainty.OBSERVED)
+        assert got.shape.parked == 4
+
+
+@pytest.mark.parametrize("source", [WakeSource.TIMER, WakeSource.OUTSIDE])
+@pytest.mark.parametrize("slots", [True, False])
+def test_asleep_with_something_left_to_wake_it_is_waiting(source: WakeSource, slots: bool) -> None:
+    got = World(
+        [sleeper(source, mark=Mark.NONE), sleeper(WakeSource.NONE)], slots=slots, rules=Rules(limit_s=4)
+    ).judge()
+    assert got.verdict is Verdict.WAITING
+
+
+def test_a_sleeper_that_may_not_be_read_is_never_a_deadlock() -> None:
+    got = World([sleeper(WakeSource.NONE)], may_read=False, rules=Rules(limit_s=4)).judge()
+    assert got.verdict is Verdict.WAITING
+
+
+def test_a_long_load_without_a_beat_then_a_healthy_loop_passes() -> None:
+    load = then(computer(mark=Mark.NONE), 30_000, beater(5))
+    assert World([load], ends_at_ms=31_000, rules=Rules(limit_s=60)).judge().verdict is Verdict.PASSED
+
+
+def test_a_writer_that_never_beats_while_readers_do_is_starved() -> None:
+    got = World([*[beater(5) for _ in range(4)], spinner()], rules=Rules(limit_s=4)).judge()
+    assert got.verdict is Verdict.STARVATION
+    assert [id_.tid for id_ in got.wakeable] == [104]
+    assert got.settled_ns >= 4e9
+
+
+def test_a_thread_that_waits_long_but_in_the_end_beats_is_not_starved() -> None:
+    turns = then(spinner(), 1500, then(beater(20), 100, spinner()))
+    got = World([beater(5), beater(5), turns], rules=Rules(limit_s=4)).judge()
+    assert got.verdict is Verdict.SLOW
+
+
+def _woken_again_and_again(t: float) -> Now:
+    state = ThreadState.ASLEEP if int(t) % 3 else ThreadState.RUNNABLE
+    return Now(
+        state=state,
+        cpu_ms=t * 0.05,
+        switches=int(t),
+        mark=Mark.WAIT,
+        kind=WaitKind.UNTIMED,
+        site=7,
+        arrivals=int(t),
+        wake=WakeSource.NONE,
+    )
+
+
+def test_workers_that_wake_each_other_are_a_livelock_at_partial_cpu() -> None:
+    parked = sleeper(WakeSource.NONE, mark=Mark.PARKED)
+    got = World([_woken_again_and_again, _woken_again_and_again, parked]).judge()
+    assert got.verdict is Verdict.LIVELOCK
+    assert str(got.shape) == "2 spinning, 1 parked"
+
+
+def test_the_same_without_marks_cannot_be_told_from_a_healthy_ping_pong() -> None:
+    silent = [_silent(_woken_again_and_again), _silent(_woken_again_and_again)]
+    got = World(silent, slots=False, rules=Rules(limit_s=8)).judge()
+    assert got.verdict is Verdict.SLOW
+
+
+def _silent(thread: object) -> object:
+    return lambda t: dataclasses.replace(thread(t), mark=Mark.NONE, slot=False)  # type: ignore[operator]
+
+
+def test_silent_computing_is_slow_and_says_why() -> None:
+    got = World([computer(mark=Mark.NONE, share=1.0)], slots=False, rules=Rules(limit_s=8)).judge()
+    assert got.verdict is Verdict.SLOW
+    assert "registers" in got.reason
+
+
+def test_a_stopped_target_is_inconclusive_and_passes_when_it_goes_on() -> None:
+    def stopped(_t: float) -> Now:
+        return Now(state=ThreadState.STOPPED, mark=Mark.WAIT)
+
+    assert World([stopped, stopped], rules=Rules(limit_s=3)).judge().verdict is Verdict.INCONCLUSIVE
+    goes_on = then(stopped, 1000, beater(5))
+    assert World([goes_on, goes_on], ends_at_ms=1500).judge().verdict is Verdict.PASSED
+
+
+def test_a_host_too_busy_is_inconclusive_and_passes_after_relief() -> None:
+    assert World([hungry(), hungry()], rules=Rules(limit_s=3)).judge().verdict is Verdict.INCONCLUSIVE
+    relieved = then(hungry(), 3000, beater(5))
+    assert World([relieved, relieved], ends_at_ms=3100).judge().verdict is Verdict.PASSED
+
+
+def test_one_starved_thread_beside_spinners_keeps_the_window_open() -> None:
+    got = World([spinner(), spinner(), hungry()], rules=Rules(limit_s=3)).judge()
+    assert got.verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_watchdog_that_gets_no_cpu_says_nothing() -> None:
+    got = World([spinner(), spinner()], rules=Rules(limit_s=3), late_ms=lambda _t: 400).judge()
+    assert got.verdict is Verdict.INCONCLUSIVE
+
+
+def test_still_beating_at_the_limit_is_slow() -> None:
+    got = World([beater(5), spinner()], rules=Rules(limit_s=0.9)).judge()
+    assert got.verdict is Verdict.SLOW
+
+
+def test_a_gap_known_from_earlier_trials_widens_the_window() -> None:
+    threads = [spinner(), spinner()]
+    quick = World(threads).judge()
+    patient = World(threads, gaps=Gaps(cell_s=0.5)).judge()
+    assert quick.stall_s < 0.35
+    assert 1.5 <= patient.stall_s < 1.7
+    assert World(threads, gaps=Gaps(cell_s=60)).judge().stall_s < 5.2
+
+
+def test_a_release_after_the_allowance_was_spent_starts_it_anew() -> None:
+    """The waiter has long spent its allowance when the last other thread arrives, releases it, and is gone.
+
+    It gets no CPU for a while after that; calling this a hang was the judge's first false verdict in design.
+    """
+    waiter = then(spinner(share=0.5), 400, then(hungry(), 200, gone()))
+    worker = then(computer(), 400, gone())
+    got = World([waiter, worker], ends_at_ms=620).judge()
+    assert got.verdict is Verdict.PASSED
+
+
+def test_a_sleeper_that_wakes_to_release_starts_the_allowance_anew() -> None:
+    waiter = then(spinner(share=0.5), 400, hungry())
+    releaser = then(
+        sleeper(WakeSource.TIMER, mark=Mark.NONE, slot=False), 400, sleeper(WakeSource.NONE, mark=Mark.NONE, slot=False)
+    )
+    got = World([waiter, releaser], ends_at_ms=620).judge()
+    assert got.verdict is Verdict.PASSED
