@@ -21,14 +21,17 @@
  *
  *     LIVETRAP_PAGE=1:FD:NONCE:PATH           NONCE in hexadecimal; PATH may be empty
  *
- * Descriptors get lost on the way and their numbers reused, so magic, version, nonce and size are read with pread before
- * anything is mapped writable; if FD is not the page, PATH is opened; if that is not it either, the program runs on
- * without one. The harness writes line 0 of the header before the program starts, later only `request`; all else it
- * only reads.
+ * Descriptors get lost on the way and their numbers reused, so magic, version, nonce and size are read with pread
+ * before anything is mapped writable; if FD is not the page, PATH is opened; if that is not it either, the program
+ * runs on without one. The harness writes line 0 of the header before the program starts, later only `request`; all
+ * else it only reads.
  */
 #ifndef LIVETRAP_H
 #define LIVETRAP_H
 
+#if defined(__linux__) && !defined(_DEFAULT_SOURCE)
+#define _DEFAULT_SOURCE /* under -std=c11, pread and syscall are hidden without; include this header first there */
+#endif
 #include <fcntl.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -152,8 +155,8 @@ struct lt_process {
     uint32_t pc_signal;          /* what new slots say; set by livetrap's runtime only */
 };
 LT_SHARED struct lt_process lt_process = {PTHREAD_ONCE_INIT, NULL, 0, 0};
-LT_SHARED __thread struct lt_slot *lt_thread_slot = NULL;
-LT_SHARED __thread struct lt_slot lt_thread_unheard; /* where a thread without a slot beats to */
+LT_SHARED __thread struct lt_slot *lt_thread_slot = NULL; /* NULL: not asked for yet */
+#define LT_NO_SLOT ((struct lt_slot *)(uintptr_t)1) /* asked for and not got: no page, or none free */
 
 static inline struct lt_slot *lt_slots(struct lt_page_header *page) {
     return (struct lt_slot *)(void *)((char *)page + LT_HEADER_BYTES);
@@ -246,15 +249,15 @@ LT_UNUSED static void lt_process_attach(void) {
     }
 }
 
-/* Claims a slot for the calling thread; without a page, or with none free, gives it one that nobody reads. */
+/* Claims a slot for the calling thread; LT_NO_SLOT without a page, or with none free. */
 LT_UNUSED __attribute__((noinline)) static struct lt_slot *lt_slot_claim(void) {
     struct lt_page_header *page;
     uint32_t i, used, free_word, count;
     pthread_once(&lt_process.once, lt_process_attach);
     page = lt_process.page;
-    lt_thread_slot = &lt_thread_unheard;
+    lt_thread_slot = LT_NO_SLOT;
     if (page == NULL) {
-        return lt_thread_slot;
+        return LT_NO_SLOT;
     }
     count = page->slot_count;
     for (i = 0; i < count; i++) {
@@ -290,23 +293,31 @@ LT_UNUSED __attribute__((noinline)) static struct lt_slot *lt_slot_claim(void) {
         return slot;
     }
     LT_STORE(page->overflow, 1u);
-    return lt_thread_slot;
+    return LT_NO_SLOT;
 }
 
+/* The calling thread's slot, which its first call claims; NULL: it has none. */
 static inline struct lt_slot *lt_self(void) {
     struct lt_slot *slot = lt_thread_slot;
-    return __builtin_expect(slot != NULL, 1) ? slot : lt_slot_claim();
+    if (__builtin_expect(slot == NULL, 0)) {
+        slot = lt_slot_claim();
+    }
+    return __builtin_expect(slot != LT_NO_SLOT, 1) ? slot : NULL;
 }
 
 /* One unit of work is complete. */
 LT_UNUSED static inline void lt_beat(void) {
     struct lt_slot *slot = lt_self();
-    LT_STORE(slot->beats, LT_LOAD(slot->beats) + 1u);
+    if (slot != NULL) {
+        LT_STORE(slot->beats, LT_LOAD(slot->beats) + 1u);
+    }
 }
 
 LT_UNUSED static inline void lt_set_mark(enum lt_mark mark) {
     struct lt_slot *slot = lt_self();
-    LT_STORE(slot->mark, (uint32_t)mark);
+    if (slot != NULL) {
+        LT_STORE(slot->mark, (uint32_t)mark);
+    }
 }
 
 /* This thread computes from here on. */
@@ -321,18 +332,26 @@ LT_UNUSED static inline void lt_done(void) { lt_set_mark(LT_MARK_DONE); }
 /* This thread waits at `site`, in the manner of `kind`. */
 LT_UNUSED static inline void lt_wait_begin(uint64_t site, enum lt_wait_kind kind) {
     struct lt_slot *slot = lt_self();
-    LT_STORE(slot->resume, LT_LOAD(slot->mark));
-    LT_STORE(slot->site, site);
-    LT_STORE(slot->kind, (uint32_t)kind);
-    LT_STORE(slot->arrivals, LT_LOAD(slot->arrivals) + 1u);
-    LT_STORE(slot->mark, (uint32_t)LT_MARK_WAIT);
+    if (slot != NULL) {
+        LT_STORE(slot->resume, LT_LOAD(slot->mark));
+        LT_STORE(slot->site, site);
+        LT_STORE(slot->kind, (uint32_t)kind);
+        LT_STORE(slot->arrivals, LT_LOAD(slot->arrivals) + 1u);
+        LT_STORE(slot->mark, (uint32_t)LT_MARK_WAIT);
+    }
 }
 
 /* The wait is over: back to the mark before it. */
 LT_UNUSED static inline void lt_wait_end(void) {
     struct lt_slot *slot = lt_self();
-    LT_STORE(slot->mark, LT_LOAD(slot->resume));
+    if (slot != NULL) {
+        LT_STORE(slot->mark, LT_LOAD(slot->resume));
+    }
 }
+
+#ifdef LIVETRAP_KERNEL /* for the files of csrc/kernels and csrc/techniques, and for a scenario's own kernel */
+#include "livetrap_kernel.h"
+#endif
 
 #ifdef __cplusplus
 }

@@ -33,6 +33,7 @@ wakeable = st.builds(
     mark=st.sampled_from([Mark.WAIT, Mark.PARKED, Mark.NONE]),
 )
 computing = st.builds(computer, mark=st.sampled_from([Mark.RUN, Mark.NONE]), share=st.floats(0.01, 1.0))
+beaters = st.builds(beater, st.floats(1, 300))
 anything = st.one_of(
     stuck,
     wakeable,

@@ -1,0 +1,58 @@
+/*
+ * flag_waits.h: the ways in which flag_handoff waits for its flag: four kinds of flag, five bodies of the loop.
+ *
+ * Each is a function of its own that gets the flag's address, and is never inlined, so that a compiler makes of it what
+ * it makes of a wait in a library. What they make of the *plain* flag, which they may read once for all:
+ *
+ *     body               -O0      gcc -O1 and up    clang 14 -O1    clang 14 -O2, -O3; clang 22
+ *     empty              waits    for ever          for ever        not at all: the loop is deleted
+ *     volatile_counter   waits    for ever          for ever        for ever
+ *     plain_counter      waits    for ever          for ever        not at all: the loop is deleted
+ *     pause, yield       waits    waits             waits           waits
+ *
+ * (C11 lets a compiler assume that a loop ends when its condition is no constant and its body has no side effect.)
+ * A volatile, relaxed or acquire flag is read at each step, whatever the body.
+ */
+#ifndef LIVETRAP_FLAG_WAITS_H
+#define LIVETRAP_FLAG_WAITS_H
+#include <livetrap.h>
+#include <sched.h>
+
+enum flag_kind { FLAG_PLAIN, FLAG_VOLATILE, FLAG_RELAXED, FLAG_ACQUIRE, FLAG_KINDS };
+enum flag_body { BODY_EMPTY, BODY_VOLATILE_COUNTER, BODY_PLAIN_COUNTER, BODY_PAUSE, BODY_YIELD, FLAG_BODIES };
+#define FLAG_CHOICES "plain|volatile|relaxed|acquire"
+#define BODY_CHOICES "empty|volatile_counter|plain_counter|pause|yield"
+
+#define READ_PLAIN(flag) (*(flag)) /* BUG: a plain read, which the compiler may make once for all */
+#define READ_VOLATILE(flag) (*(const volatile uint32_t *)(flag))
+#define READ_RELAXED(flag) __atomic_load_n((flag), __ATOMIC_RELAXED)
+#define READ_ACQUIRE(flag) __atomic_load_n((flag), __ATOMIC_ACQUIRE)
+
+#define FLAG_WAIT(kind, READ, body, counter, step)                                       \
+    __attribute__((noinline)) static void wait_##kind##_##body(const uint32_t *flag) {   \
+        counter;                                                                         \
+        while (READ(flag) == 0) {                                                        \
+            step;                                                                        \
+        }                                                                                \
+    }
+
+#define FLAG_WAITS(kind, READ)                                                \
+    FLAG_WAIT(kind, READ, empty, , )                                          \
+    FLAG_WAIT(kind, READ, volatile_counter, volatile uint32_t n = 0, n++)     \
+    FLAG_WAIT(kind, READ, plain_counter, LT_UNUSED uint32_t n = 0, n++)       \
+    FLAG_WAIT(kind, READ, pause, , lt_pause())                                \
+    FLAG_WAIT(kind, READ, yield, , sched_yield())
+
+FLAG_WAITS(plain, READ_PLAIN)
+FLAG_WAITS(volatile, READ_VOLATILE)
+FLAG_WAITS(relaxed, READ_RELAXED)
+FLAG_WAITS(acquire, READ_ACQUIRE)
+
+#define FLAG_ROW(kind)                                                                       \
+    { wait_##kind##_empty, wait_##kind##_volatile_counter, wait_##kind##_plain_counter,      \
+      wait_##kind##_pause, wait_##kind##_yield }
+
+static void (*const flag_waits[FLAG_KINDS][FLAG_BODIES])(const uint32_t *) = {
+    FLAG_ROW(plain), FLAG_ROW(volatile), FLAG_ROW(relaxed), FLAG_ROW(acquire)};
+
+#endif

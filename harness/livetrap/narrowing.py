@@ -1,0 +1,195 @@
+"""Applies the options of a run to a scenario's axes: narrows them, or changes their values. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+from livetrap.errors import HarnessError, nearest
+from livetrap.model import Frozen, KernelInfo, TechniqueInfo, Value, VariantRole
+from livetrap.scenario_check import check_axis
+from livetrap.scenario_model import (
+    AXES,
+    COMPILERS,
+    DEFAULTS,
+    Axes,
+    Scenario,
+    Variant,
+    axes_of,
+    parameters_of,
+)
+
+
+class Options(Frozen, kw_only=True):
+    """What the command line asks for; empty or None: as the scenario says."""
+
+    threads: tuple[int, ...] = ()
+    placement: tuple[str, ...] = ()
+    technique: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    compiler: tuple[str, ...] = ()
+    axes: dict[str, tuple[Value, ...]] = {}
+    """Other axes: `align`, or parameters of the kernel. A number may come as text."""
+    variants: tuple[str, ...] = ()
+    trials: int | None = None
+    timeout_s: float | None = None
+    seed: int | None = None
+
+
+class Part(Frozen, kw_only=True):
+    """What is left of one variant."""
+
+    variant: str
+    role: VariantRole
+    axes: Axes
+    parameters: dict[str, Value]
+    trials: int
+
+
+class Narrowing(Frozen, kw_only=True):
+    """What is left of a scenario."""
+
+    parts: tuple[Part, ...]
+    notes: tuple[str, ...]
+    narrowed: bool
+
+
+def narrow(
+    scenario: Scenario,
+    *,
+    options: Options,
+    compilers: Collection[str],
+    kernel: KernelInfo,
+    techniques: Mapping[str, TechniqueInfo],
+) -> Narrowing:
+    """The variants that these options leave, each with its axes.
+
+    A value that some variant lists narrows: a variant keeps those of its own. A value that none lists replaces, in all
+    variants. A parameter that a variant fixes stays as it is. Raises HarnessError for options that fit nothing.
+    """
+    wanted = _wanted(options, kernel, techniques)
+    _check_wanted(scenario, wanted, kernel)
+    full = {name: _with_compiler(axes_of(scenario, variant), compilers) for name, variant in scenario.variants.items()}
+    parts: list[Part] = []
+    notes: list[str] = []
+    for name, variant in _variants(scenario, options).items():
+        axes, empty = _narrowed(full, name, variant, wanted)
+        if empty:
+            notes.append(f"variant {name} left out: it has no {empty}")
+            continue
+        if "compiler" not in wanted:
+            axes["compiler"], absent = _installed(axes["compiler"], compilers)
+            notes += [f"no {compiler} on this machine: its cells are left out" for compiler in absent]
+        if kernel.uses_technique and "technique" not in axes:
+            known = ", ".join(techniques)
+            raise HarnessError(f"{scenario.path}: axes.technique: missing; {kernel.name} waits by a technique: {known}")
+        fixed = {key: value for key, value in parameters_of(scenario, variant).items() if key not in axes}
+        trials = options.trials or variant.trials or scenario.budget.trials
+        parts.append(Part(variant=name, role=variant.role, axes=axes, parameters=fixed, trials=trials))
+    if not parts:
+        raise HarnessError(f"{scenario.name}: no cell is left; {'; '.join(notes)}")
+    notes += [note for key, values in wanted.items() if (note := _change(key, values, full))]
+    lost = [set(full[part.variant].get(key, ())) - set(part.axes.get(key, ())) for part in parts for key in wanted]
+    return Narrowing(
+        parts=tuple(parts), notes=tuple(dict.fromkeys(notes)), narrowed=len(parts) < len(full) or any(lost)
+    )
+
+
+def kernel_value_problem(name: str, value: Value, kernel: KernelInfo) -> str:
+    """What is wrong with a parameter's value for a kernel, in words; empty when nothing is."""
+    if name not in kernel.params:
+        return f"unknown parameter or axis {name!r}; {nearest(name, {*kernel.params, *AXES})}"
+    info = kernel.params[name]
+    if info.choices:
+        return "" if value in info.choices else f"{name}: unknown value {value!r}; {nearest(str(value), info.choices)}"
+    if not isinstance(value, int):
+        return f"{name}: {value!r} must be a whole number from {info.least} to {info.most}"
+    return "" if info.least <= value <= info.most else f"{name}: {value} must be from {info.least} to {info.most}"
+
+
+def _wanted(options: Options, kernel: KernelInfo, techniques: Collection[str]) -> Axes:
+    """All values asked for, checked each by itself."""
+    asked: Axes = {key: getattr(options, key) for key in ("threads", "placement", "technique", "flags", "compiler")}
+    asked.update(options.axes)
+    wanted: Axes = {}
+    for key, given in asked.items():
+        if not given and key not in options.axes:
+            continue
+        if key not in AXES and key not in kernel.params:
+            raise HarnessError(f"unknown axis {key!r}; {nearest(key, {*AXES, *kernel.params})}")
+        numeric = key == "threads" or (key in kernel.params and not kernel.params[key].choices)
+        values = tuple(_number(value) if numeric else value for value in given)
+        wrong = check_axis(key, values, techniques=techniques)
+        if wrong:
+            raise HarnessError(f"--{key} {wrong}" if key in DEFAULTS else f"{key} {wrong}")
+        wanted[key] = values
+    return wanted
+
+
+def _number(value: Value) -> Value:
+    return int(value) if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value) else value
+
+
+def _variants(scenario: Scenario, options: Options) -> dict[str, Variant]:
+    for name in options.variants:
+        if name not in scenario.variants:
+            raise HarnessError(f"{scenario.name}: unknown variant {name!r}; {nearest(name, scenario.variants)}")
+    return {name: v for name, v in scenario.variants.items() if not options.variants or name in options.variants}
+
+
+def _check_wanted(scenario: Scenario, wanted: Axes, kernel: KernelInfo) -> None:
+    """Options that the kernel, or every variant, cannot follow."""
+    if "technique" in wanted and not kernel.uses_technique:
+        raise HarnessError(f"{scenario.name}: kernel {kernel.name} waits in its own way; it has no technique to choose")
+    for key, values in wanted.items():
+        if all(key in variant.parameters for variant in scenario.variants.values()):
+            raise HarnessError(f"{scenario.name}: every variant fixes {key!r}; it cannot be varied")
+        for value in values if key not in AXES else ():
+            wrong = kernel_value_problem(key, value, kernel)
+            if wrong:
+                raise HarnessError(wrong)
+
+
+def _narrowed(full: Mapping[str, Axes], name: str, variant: Variant, wanted: Axes) -> tuple[Axes, str]:
+    """A variant's axes under the options; or the option that leaves it no cell."""
+    axes = dict(full[name])
+    for key, values in wanted.items():
+        listed = {value for other in full.values() for value in other.get(key, ())}
+        if key in variant.parameters or (listed and key not in axes):
+            continue
+        kept = tuple(value for value in values if value in axes.get(key, ()) or value not in listed)
+        if not kept:
+            return axes, f"{key} {', '.join(str(value) for value in values)}"
+        axes[key] = kept
+    return axes, ""
+
+
+def _with_compiler(axes: Axes, compilers: Collection[str]) -> Axes:
+    """With the compiler axis, which a scenario may leave open: the first of the known ones that is installed."""
+    if "compiler" in axes:
+        return axes
+    first = next((name for name in COMPILERS if name in compilers), None)
+    return {**axes, "compiler": (first,) if first else COMPILERS}
+
+
+def _installed(asked: tuple[Value, ...], compilers: Collection[str]) -> tuple[tuple[Value, ...], list[Value]]:
+    """The compilers of an axis that are here, and those that are not. Raises HarnessError when none is."""
+    absent: list[Value] = [name for name in asked if name not in compilers]
+    present = tuple(name for name in asked if name not in absent)
+    if present:
+        return present, absent
+    names = " or ".join(str(name) for name in asked)
+    how = "install one (Debian, Ubuntu: apt install gcc; macOS: xcode-select --install)"
+    raise HarnessError(f"no C compiler: {names} not found; {how}", status=3)
+
+
+def _change(key: str, values: tuple[Value, ...], full: Mapping[str, Axes]) -> str:
+    """How an option differs from the scenario, in words; empty when it does not."""
+    listed = list(dict.fromkeys(value for axes in full.values() for value in axes.get(key, ())))
+    new = [value for value in values if value not in listed]
+    if not new and set(values) == set(listed):
+        return ""
+    text = f"narrowed: {key} {', '.join(str(value) for value in values)}"
+    if listed:
+        text += f" instead of {', '.join(str(value) for value in listed)}"
+    return text.replace("narrowed", "changed", 1) if new else text

@@ -1,0 +1,42 @@
+"""Looks at a target and gathers evidence of its threads, without ever disturbing one that sleeps."""
+
+from __future__ import annotations
+
+import sys
+from typing import Protocol
+
+from livetrap.model import Evidence, EvidenceKind, Look, ThreadId
+from livetrap.page import Page
+
+if sys.platform == "linux":
+    from livetrap.observe import linux, proctree
+
+
+class Observer(Protocol):
+    """Reads one target for as long as it runs. No method raises because the target, or a part of it, has gone."""
+
+    @property
+    def modules(self) -> dict[str, str]:
+        """Paths of the program files that a `pc_site` named so far, by the name it used (see `symbols`)."""
+
+    def look(self, *, late_ns: int) -> Look:
+        """One reading of everything, taken now; `late_ns` is how much later than asked it comes."""
+
+    def gather(self, threads: tuple[ThreadId, ...], kinds: frozenset[EvidenceKind], deadline_s: float) -> Evidence:
+        """Gathers what can be had of these threads within the deadline, then looks again. Kinds that this system
+        cannot give are left out."""
+
+    def close(self) -> None:
+        """Releases everything but the page; may be called again."""
+
+
+def open_observer(pid: int, page: Page, *, output_fd: int | None = None) -> Observer:
+    """The best observer that this system has for the process tree of `pid`.
+
+    `output_fd` is the file that takes the target's output, if its size is to be watched.
+    """
+    if sys.platform == "linux" and proctree.available():
+        return linux.LinuxObserver(pid, page, output_fd=output_fd)
+    from livetrap.observe import portable  # noqa: PLC0415 (psutil takes long to load, and is not needed on Linux)
+
+    return portable.PortableObserver(pid, page, output_fd=output_fd)

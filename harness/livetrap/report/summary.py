@@ -1,0 +1,136 @@
+"""The closing table of a campaign, and the words below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from livetrap.expectations import Outcome
+from livetrap.expectations import Row as CellRow
+from livetrap.model import HANGS, Record, Shape, Value, Verdict
+from livetrap.report.grouping import Cell, Row, group, values_by_axis
+from livetrap.report.text import one_line, plural, print_columns, seconds, styled
+
+MOST_DEVIATIONS = 10
+"""Cells that are not as expected and are told of in words; the table has them all."""
+DEVIATION = "not as expected: "
+
+
+def print_summary(console: Console, outcome: Outcome, records: Sequence[Record]) -> None:
+    """The table, and below it what the expectations say of the run."""
+    cells = [cell for cell in cells_of(outcome.rows, records) if cell.counts]
+    if cells:
+        console.print()
+        _print_table(console, cells)
+        console.print()
+    deviations = [text for text in outcome.messages if text.startswith(DEVIATION)]
+    for message in outcome.messages:
+        if message not in deviations[MOST_DEVIATIONS:]:
+            console.print(one_line(message, most=2000), soft_wrap=True)
+    if len(deviations) > MOST_DEVIATIONS:
+        console.print(f"and {len(deviations) - MOST_DEVIATIONS} more cells that are {DEVIATION.rstrip(': ')}")
+
+
+def print_end(
+    console: Console,
+    outcome: Outcome,
+    records: Sequence[Record],
+    *,
+    took_s: float,
+    db: Path,
+    interrupted: bool = False,
+) -> None:
+    """The last lines: how it ended, and where the record is."""
+    verdict = {0: "as expected", 1: "NOT as expected"}.get(outcome.exit_status, "nothing is said")
+    seen = sum(row.seen > 0 for row in outcome.rows)
+    done = f"{plural(seen, 'cell')}, {plural(len(records), 'trial')} in {seconds(took_s)}"
+    console.print(Text.assemble((f"{'interrupted' if interrupted else verdict}: ", "bold"), done))
+    if records:
+        telling = max(records, key=lambda record: (record.as_expected is False, record.verdict in HANGS, -record.id))
+        console.print(f"record: {db}  (one trial of it: livetrap show {db} {telling.id})", soft_wrap=True)
+
+
+def cells_of(rows: Iterable[CellRow], records: Iterable[Record]) -> list[Cell]:
+    """The cells as `grouping` takes them, with the shapes of their hangs."""
+    shapes: dict[str, list[Shape]] = {}
+    for record in records:
+        if record.verdict in HANGS:
+            shapes.setdefault(_key(record.variant, record.cell), []).append(record.shape)
+    return [
+        Cell(
+            variant=row.variant,
+            role=row.role,
+            axes=row.cell,
+            counts=_counts(row),
+            shapes=tuple(dict.fromkeys(shapes.get(_key(row.variant, row.cell), ()))),
+            expected=row.expected,
+            rate=row.rate,
+            ok=row.ok,
+        )
+        for row in rows
+    ]
+
+
+def _key(variant: str, cell: Mapping[str, Value]) -> str:
+    return repr((variant, sorted(cell.items())))
+
+
+def _counts(row: CellRow) -> dict[Verdict, int]:
+    apart = {Verdict.SKIPPED: row.skipped, Verdict.INCONCLUSIVE: row.inconclusive, Verdict.ERROR: row.error}
+    return {**row.verdicts, **{verdict: count for verdict, count in apart.items() if count}}
+
+
+def _print_table(console: Console, cells: Sequence[Cell]) -> None:
+    axes = values_by_axis(cells)
+    varied = {name: values for name, values in axes.items() if len(values) > 1 or len(cells) == 1}
+    console.print(Text("; ".join(f"{one_line(name)} {values_text(axes[name])}" for name in axes), style="dim"))
+    rows = [
+        [
+            _mark(row),
+            Text(one_line(row.variant)),
+            *(Text(_axis_text(row.axes.get(name, ()), values)) for name, values in varied.items()),
+            verdicts_text(row.counts),
+            Text(shapes_text(row.shapes)),
+            Text(_expected(row)),
+        ]
+        for row in group(cells)
+    ]
+    print_columns(console, ["ok", "variant", *map(one_line, varied), "verdicts", "shape", "expected"], rows)
+
+
+def _axis_text(values: Sequence[Value], all_values: Sequence[Value]) -> str:
+    return "all" if len(values) == len(all_values) > 1 else values_text(values)
+
+
+def values_text(values: Sequence[Value]) -> str:
+    """Values of an axis, with a space after each comma so that the text can wrap."""
+    return ", ".join(one_line(str(value)) for value in values)
+
+
+def verdicts_text(counts: Mapping[Verdict, int]) -> Text:
+    """`livelock 70/72, slow 2/72`: of all trials of the row."""
+    total = sum(counts.values())
+    return Text(", ").join(styled(verdict, f"{verdict.value} {count}/{total}") for verdict, count in counts.items())
+
+
+def shapes_text(shapes: Sequence[Shape]) -> str:
+    """Several shapes as ranges: `1-7 spinning, 1 exited`."""
+    parts = []
+    for name in Shape.__struct_fields__:
+        counts = sorted({getattr(shape, name) for shape in shapes})
+        if any(counts):
+            parts.append(f"{counts[0]}{f'-{counts[-1]}' if len(counts) > 1 else ''} {name}")
+    return ", ".join(parts)
+
+
+def _expected(row: Row) -> str:
+    return " or ".join(verdict.value for verdict in row.expected) + (f", {row.rate}" if row.rate else "")
+
+
+def _mark(row: Row) -> Text:
+    if row.ok is None:
+        return Text("-", style="dim")
+    return Text("ok", style="green") if row.ok else Text("NO", style="bold red")

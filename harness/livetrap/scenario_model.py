@@ -1,0 +1,129 @@
+"""The frozen types of a scenario, and the cells that its axes span. Pure; `scenario` reads them from TOML."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+
+from livetrap.model import Frozen, Value, VariantRole, Verdict
+
+AXES = ("threads", "placement", "technique", "flags", "compiler", "align")
+"""Axes of every scenario; any other is a parameter of its kernel."""
+ALIGNS = ("none", "spin", "clock")
+"""How the threads of a team start together."""
+COMPILERS = ("gcc", "clang")
+"""Families of compilers. A scenario without a compiler axis uses the first of them that is installed."""
+DEFAULTS: dict[str, tuple[Value, ...]] = {"threads": (2,), "placement": ("free",), "flags": ("-O2",)}
+"""Axes that a scenario need not state."""
+MOST_THREADS = 512
+MOST_TRIALS = 100_000
+MOST_CELLS = 20_000
+MOST_TIMEOUT_S = 86_400.0
+
+Axes = dict[str, tuple[Value, ...]]
+
+
+class Target(Frozen, kw_only=True):
+    """What each trial runs: a kernel of csrc/kernels by name, or a C file beside scenario.toml."""
+
+    kernel: str = ""
+    file: str = ""
+    align: str = "spin"
+    parameters: dict[str, Value] = {}
+
+    @property
+    def kernel_name(self) -> str:
+        """The kernel's name; that of a file is its stem."""
+        return self.kernel or self.file.removesuffix(".c")
+
+
+class Budget(Frozen, kw_only=True):
+    """How much a campaign may spend on each cell."""
+
+    trials: int = 3
+    timeout_s: float = 10.0
+    """Time limit of one trial, in seconds."""
+
+
+class Variant(Frozen, kw_only=True):
+    """One named setting of a scenario."""
+
+    role: VariantRole
+    summary: str = ""
+    trials: int | None = None
+    """Trials a cell, instead of the budget's."""
+    parameters: dict[str, Value] = {}
+    axes: Axes = {}
+
+
+class Expectation(Frozen, kw_only=True):
+    """What the cells that it matches should do."""
+
+    match: dict[str, Value | tuple[Value, ...]] = {}
+    verdicts: tuple[Verdict, ...]
+    needs: str = ""
+    """What such a cell lacks to show the bug."""
+    least_rate: float | None = None
+    """Least share of a cell's conclusive trials that end so; the others must then have `passed`."""
+    greatest_rate: float | None = None
+
+    @property
+    def accepted(self) -> tuple[Verdict, ...]:
+        """Verdicts that any one trial may have."""
+        rated = self.least_rate is not None or self.greatest_rate is not None
+        if rated and (self.least_rate or 0.0) < 1.0 and Verdict.PASSED not in self.verdicts:
+            return (*self.verdicts, Verdict.PASSED)
+        return self.verdicts
+
+
+class Scenario(Frozen, kw_only=True):
+    """One bug: what runs, in which variants, varied how, and what each should do."""
+
+    schema: int
+    name: str
+    summary: str
+    source: tuple[str, ...] = ()
+    target: Target
+    budget: Budget = Budget()
+    judging: dict[str, float] = {}
+    """Fields of model.Rules that differ from their defaults."""
+    axes: Axes = {}
+    variants: dict[str, Variant]
+    expect: tuple[Expectation, ...] = ()
+    path: str = ""
+    """The scenario.toml."""
+    folder: str = ""
+    """The folder that it lies in."""
+
+
+def axes_of(scenario: Scenario, variant: Variant) -> Axes:
+    """A variant's axes with their values, defaults filled in; no `compiler` where the scenario leaves it open.
+
+    What is nearer wins: the variant's axes and parameters over the scenario's axes, those over the target's parameters.
+    """
+    shared = {name: values for name, values in scenario.axes.items() if name not in variant.parameters}
+    return {**DEFAULTS, "align": (scenario.target.align,), **shared, **variant.axes}
+
+
+def parameters_of(scenario: Scenario, variant: Variant) -> dict[str, Value]:
+    """A variant's fixed kernel parameters: those that no axis of it varies."""
+    axes = axes_of(scenario, variant)
+    fixed = {**scenario.target.parameters, **variant.parameters}
+    return {name: value for name, value in fixed.items() if name not in axes}
+
+
+def cell_count(axes: Axes) -> int:
+    """How many cells these axes span."""
+    return math.prod(len(values) for values in axes.values())
+
+
+def cells(axes: Axes) -> list[dict[str, Value]]:
+    """All combinations of these axes, in the order in which they are written."""
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def compiler_family(name: str) -> str:
+    """`gcc` or `clang` of a compiler's name or path, e.g. of `/usr/bin/clang-19`; else the name."""
+    match = re.fullmatch(r"(?:.*/)?[^/]*?(clang|gcc)[^/]*", name)
+    return match[1] if match else name
