@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from livetrap import store as store_module
+from livetrap import database
+from livetrap.database import APPLICATION_ID, VERSION
 from livetrap.errors import HarnessError
 from livetrap.model import (
     Certainty,
@@ -42,7 +43,7 @@ from livetrap.model import (
     WaitKind,
     WakeSource,
 )
-from livetrap.store import APPLICATION_ID, VERSION, Store, default_path, pack_events, unpack_events
+from livetrap.store import Store, default_path, pack_events, unpack_events
 
 
 def make_record(number: int = 1, *, verdict: Verdict = Verdict.LIVELOCK, variant: str = "buggy") -> Record:
@@ -243,7 +244,7 @@ def test_a_file_as_the_folder(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module.os, "access", lambda *_: False)
+    monkeypatch.setattr(database.os, "access", lambda *_: False)
     assert "cannot be written" in str(failure(tmp_path / "trials.db"))
 
 
@@ -332,7 +333,7 @@ def test_a_file_that_another_campaign_writes(tmp_path: Path) -> None:
 def test_a_file_that_another_process_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "trials.db"
     Store.open(path).close()
-    monkeypatch.setattr(store_module, "BUSY_S", 0.01)
+    monkeypatch.setattr(database, "BUSY_S", 0.01)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     with Store.open(path) as store, pytest.raises(HarnessError, match="locked") as caught:

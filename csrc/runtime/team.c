@@ -43,7 +43,7 @@ static void note_start(struct lt_team *team, uint64_t at_ns) {
 static int pass_gate(struct lt_team *team) {
     int open;
     pthread_mutex_lock(&team->lock);
-    if (++team->ready == team->trial->threads) {
+    if (++team->ready == team->trial->threads && team->gate == LT_GATE_SHUT) {
         if (team->align == LT_ALIGN_NONE) {
             note_start(team, lt_now_ns());
         }
@@ -83,7 +83,15 @@ static void leave_start_line(struct lt_team *team) {
     }
 }
 
-/* Claims the slot, if the team has slots, and places the thread. */
+/* Nobody sets off: what was asked for cannot be had. */
+static void abandon(struct lt_team *team) {
+    pthread_mutex_lock(&team->lock);
+    team->gate = LT_GATE_ABANDONED;
+    pthread_cond_broadcast(&team->changed);
+    pthread_mutex_unlock(&team->lock);
+}
+
+/* Claims the slot, if the team has slots, and places the thread; a placement that takes no effect ends the trial. */
 static void settle_in(struct lt_team *team, uint32_t index) {
     const struct lt_trial *trial = team->trial;
     const uint64_t *mask = trial->mask_words > 0 ? trial->cpu_masks + index * trial->mask_words : NULL;
@@ -94,8 +102,10 @@ static void settle_in(struct lt_team *team, uint32_t index) {
             LT_STORE(slot->team_index, index + 1);
             LT_STORE(slot->placed, placed);
         }
-    } else if (placed < 0) {
+    }
+    if (placed < 0) {
         lt_skip(team, "thread %u could not be placed: %s", index, strerror(-placed));
+        abandon(team);
     }
 }
 
@@ -139,10 +149,7 @@ static uint32_t make_members(struct lt_team *team, uint32_t threads) {
     }
     if (failure != 0) {
         lt_error(team, "thread %u of %u could not be made: %s", made + 1, threads, strerror(failure));
-        pthread_mutex_lock(&team->lock);
-        team->gate = LT_GATE_ABANDONED;
-        pthread_cond_broadcast(&team->changed);
-        pthread_mutex_unlock(&team->lock);
+        abandon(team);
     }
     pthread_attr_destroy(&attributes);
     return made;

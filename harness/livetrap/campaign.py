@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from livetrap import build, host
+from livetrap import build, host, resources
 from livetrap.errors import HarnessError
 from livetrap.model import (
     UNCOUNTED,
@@ -25,6 +26,7 @@ from livetrap.model import (
     Shape,
     Verdict,
 )
+from livetrap.observe.symbols import resolve_site
 from livetrap.plan import Options, Plan, arguments, plan
 from livetrap.scenario_model import Scenario, axes_of
 from livetrap.store import Store
@@ -111,6 +113,7 @@ def run(prepared: Prepared, *, store: Store, listener: Listener, command: str = 
         {
             "scenario": planned.scenario.name,
             "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "path": _where(planned.scenario),
             "command": command,
             "seed": planned.seed,
             "trials": len(planned.trials),
@@ -189,8 +192,15 @@ def _unrun(verdict: Verdict, reason: str, gaps: Gaps) -> Outcome:
         killed=0,
         cpu_s=None,
         output="",
+        modules={},
         suspect=False,
     )
+
+
+def _where(scenario: Scenario) -> str:
+    """Where a scenario that is not shipped lies, absolute; empty for one that is."""
+    folder = Path(scenario.folder or ".").resolve()
+    return "" if folder.parent == resources.scenarios_dir().resolve() else str(folder)
 
 
 def _compilers(scenario: Scenario, options: Options) -> dict[str, build.Compiler]:
@@ -241,7 +251,7 @@ def _record(trial: PlannedTrial, outcome: Outcome, *, id_: int, version: str) ->
         variant=trial.variant,
         role=trial.role,
         cell=trial.cell,
-        compiler=f"{trial.build.compiler} {version}".strip(),
+        compiler=version or trial.build.compiler,
         placement=_placement(trial, judged),
         seed=trial.seed,
         verdict=judged.verdict,
@@ -277,6 +287,12 @@ def _evidence(outcome: Outcome) -> dict[str, object]:
     evidence: dict[str, object] = {"reason": judged.reason, "rule": judged.rule}
     if judged.threads:
         evidence["threads"] = msgspec.to_builtins(judged.threads)
+    sites = collections.Counter(thread.pc_site for thread in judged.threads if thread.pc_site)
+    if sites:
+        evidence["spin_sites"] = [
+            {"site": site, "where": resolve_site(site, outcome.modules), "threads": count}
+            for site, count in sites.most_common()
+        ]
     if judged.wakeable:
         evidence["wakeable"] = msgspec.to_builtins(judged.wakeable)
     if outcome.output:
@@ -294,7 +310,8 @@ def _recipe(trial: PlannedTrial, prepared: Prepared, *, command: str) -> dict[st
     built = prepared.builds.get(trial.build)
     return {
         "trial": msgspec.to_builtins(trial),
-        "module": built.module if built else None,
+        "module": built.module if built else "",
+        "path": str(built.path) if built else "",
         "build_command": list(built.command) if built else [],
         "compiler_version": prepared.versions.get(trial.build.compiler, ""),
         "command": command,

@@ -311,9 +311,9 @@ class Rules(Frozen, kw_only=True):
     void_late_s: float = 0.1
     """A look later than this voids the time that it closes."""
     look_s: float = 0.02
-    """Between looks while all is well or a stall is being judged."""
+    """Least time between looks; an eighth of the window, where that is more."""
     slow_look_s: float = 0.05
-    """Between looks while a window stays open for long."""
+    """Most time between looks, and that while a window stays open for long."""
     gather_s: float = 0.05
     """Deadline for gathering evidence."""
     startup_s: float | None = None

@@ -46,6 +46,8 @@ class Outcome(Frozen, kw_only=True):
     """CPU time of the main process; None where it did not end by itself."""
     output: str
     """The tail of what it wrote."""
+    modules: dict[str, str]
+    """Paths of the program files that program counters were found in, by name."""
     suspect: bool
     """It was suspect at some time, or did not end by itself: its events are to be kept whole."""
 
@@ -79,6 +81,7 @@ def run_trial(
             killed=swept.killed,
             cpu_s=watch.exit.cpu_s if watch.exit else None,
             output=supervisor.output_tail() if settled.verdict != "passed" else "",
+            modules=watch.modules,
             suspect=watch.suspect,
         )
 
@@ -116,6 +119,11 @@ class _Watch:
         """The judge suspected it, or it was still there at the end."""
         return self._state.ever_suspect or self.exit is None
 
+    @property
+    def modules(self) -> dict[str, str]:
+        """Paths of the program files that the observer named."""
+        return dict(self._observer.modules) if self._observer else {}
+
     def close(self) -> None:
         """Lets go of the target."""
         if self._observer:
@@ -123,7 +131,7 @@ class _Watch:
 
     def _look(self, due_ns: int) -> Judgement | None:
         if self._observer is None:
-            self._observer = open_observer(self._pid, self._page)
+            self._observer = open_observer(self._pid, self._page, output_fd=self._supervisor.output_fd)
         now = time.monotonic_ns()
         look = self._observer.look(late_ns=max(0, now - due_ns))
         event: Event = LimitReached(look=look) if now >= self._limit_ns else look

@@ -20,9 +20,10 @@ from pathlib import Path
 import psutil
 
 from livetrap import build, campaign, resources, scenario
-from livetrap.model import PlannedTrial, Record
+from livetrap.model import BuildSpec, PlannedTrial, Record
 from livetrap.plan import Options, Plan
 from livetrap.store import Store
+from livetrap.targets.loading import load_module
 
 WATCHED = """
 schema = 1
@@ -46,6 +47,7 @@ role = "buggy"
 class Clocked:
     """Takes the records of a campaign, and the CPU time of the harness and of its helpers during each trial."""
 
+    measure_cpu: bool = False
     records: list[Record] = dataclasses.field(default_factory=list)
     walls_s: list[float] = dataclasses.field(default_factory=list)
     shares: list[float] = dataclasses.field(default_factory=list)
@@ -56,14 +58,16 @@ class Clocked:
 
     def note(self, text: str) -> None: ...
 
-    def trial_started(self, trial: PlannedTrial) -> None:
-        self._began, self._cpu = time.monotonic(), _harness_cpu_s()
+    def trial_started(self, _trial: PlannedTrial) -> None:
+        self._cpu = _harness_cpu_s() if self.measure_cpu else 0.0
+        self._began = time.monotonic()
 
     def trial_finished(self, record: Record) -> None:
         wall = time.monotonic() - self._began
         self.records.append(record)
         self.walls_s.append(wall)
-        self.shares.append((_harness_cpu_s() - self._cpu) / wall)
+        if self.measure_cpu:
+            self.shares.append((_harness_cpu_s() - self._cpu) / wall)
 
 
 def _harness_cpu_s() -> float:
@@ -79,7 +83,7 @@ def _harness_cpu_s() -> float:
     return total
 
 
-def run(where: str, *, cache: Path, trials: int, **options: object) -> Clocked:
+def run(where: str, *, cache: Path, trials: int, measure_cpu: bool = False, **options: object) -> Clocked:
     """Runs a scenario and clocks it."""
     found = scenario.load(
         where,
@@ -89,7 +93,7 @@ def run(where: str, *, cache: Path, trials: int, **options: object) -> Clocked:
     )
     asked = Options(trials=trials, seed=1, **options)  # type: ignore[arg-type]
     prepared = campaign.prepare(found, options=asked, cache=cache, seed=1)
-    clocked = Clocked()
+    clocked = Clocked(measure_cpu)
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "bench.db") as store:
         campaign.run(prepared, store=store, listener=clocked)
     return clocked
@@ -102,14 +106,10 @@ def percentile(values: list[float], share: float) -> float:
 
 def beat_cost_ns(cache: Path) -> float:
     """Nanoseconds a beat, the least of five measurements of ten million."""
-    from livetrap.targets import loading
-
     compiler = next(iter(build.installed_compilers().values()))
-    from livetrap.model import BuildSpec
-
     spec = BuildSpec(compiler=compiler.name, flags=("-O2",), kernel="flag_handoff")
     built = build.build(spec, compiler=compiler, cache=cache)
-    module = loading.load_module(built.module, str(built.path))
+    module = load_module(built.module, str(built.path))
     return min(float(module.lib.lt_beat_cost_ns(10_000_000)) for _ in range(5))
 
 
@@ -171,8 +171,8 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "scenario.toml").write_text(WATCHED)
-        watched = run(folder, cache=cache, trials=2)
-    rows.append(("CPU of the harness while it watches 8 spinning threads", max(watched.shares) * 100, 3, "% of a core"))
+        watched = run(folder, cache=cache, trials=2, measure_cpu=True)  # the first starts the supervisor
+    rows.append(("CPU of the harness while it watches 8 spinning threads", watched.shares[-1] * 100, 3, "% of a core"))
 
     met = True
     for name, value, bound, unit in rows:
@@ -181,7 +181,9 @@ def main() -> int:
         print(f"{'ok  ' if good else 'OVER'}  {name}: {value:.3g} {unit} (at most {bound:g})")
     print(f"load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} CPUs")
     if asked.json:
-        asked.json.write_text(json.dumps([dict(zip(("name", "value", "bound", "unit"), row, strict=True)) for row in rows]))
+        asked.json.write_text(
+            json.dumps([dict(zip(("name", "value", "bound", "unit"), row, strict=True)) for row in rows])
+        )
     return 0 if met else 1
 
 

@@ -1,4 +1,4 @@
-"""The harness is killed, or interrupted, in mid-campaign: nothing of it is left, and nothing that had finished is lost."""
+"""The harness is killed or interrupted in mid-campaign: nothing of it is left, and nothing that had finished is lost."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ CAMPAIGNS = {
 def running(name: str, database: Path) -> Iterator[tuple[subprocess.Popen[str], list[int], str]]:
     """A campaign that has finished three trials; yields it, their ids, and the mark of its processes."""
     mark = uuid.uuid4().hex
-    process = start(
-        *("run", *CAMPAIGNS[name], "--db", database, "--json", "-"), mark=mark, folder=database.parent
-    )
+    process = start(*("run", *CAMPAIGNS[name], "--db", database, "--json", "-"), mark=mark, folder=database.parent)
     try:
         assert process.stdout
         yield process, [json.loads(process.stdout.readline())["id"] for _ in range(3)], mark

@@ -180,10 +180,10 @@ def test_sixteen_spinners_go_at_once(module: Built, page: Page) -> None:
     took = []
     with Supervisor() as supervisor:
         for _ in range(5):
-            launch(supervisor, module, page, "spin", threads=1)
-            assert supervisor.wait(0.02) is None
+            launch(supervisor, module, page, "everyone", threads=16)
+            assert supervisor.wait(0.1) is None
             took.append(supervisor.sweep(5).took_s)
-    assert statistics.median(took) < 0.05
+    assert statistics.median(took) < 0.5  # 3 ms on a quiet machine
 
 
 def test_one_trial_at_a_time(supervisor: Supervisor, module: Built, page: Page) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shlex
 import signal
@@ -13,7 +14,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from livetrap.build.cache import Cache, key
+from livetrap.build.cache import Cache, failure, key
 from livetrap.build.compilers import Compiler, environment
 from livetrap.build.flags import check_flags
 from livetrap.build.sources import WRAPPER, Unit, headers, object_key, python_identity, read_source, units
@@ -23,6 +24,7 @@ from livetrap.resources import csrc_dir
 
 _JOBS = 2
 _COMPILE_S = 120.0
+_NO_ROOM = os.strerror(errno.ENOSPC)
 _PREAMBLE = '#include "trial.h"\n#include "child.h"\n'
 
 
@@ -74,8 +76,7 @@ class Runner:
                 self._running.discard(process.pid)
         words = err.decode(errors="replace")
         if process.returncode != 0:
-            name = Path(command[0]).name
-            raise HarnessError(f"{name} failed (status {process.returncode})", detail=f"{shlex.join(command)}\n{words}")
+            raise _failed(command, process.returncode, words)
         return out.decode(errors="surrogateescape"), words
 
     def end_all(self) -> None:
@@ -85,13 +86,24 @@ class Runner:
                 _end_group(pid)
 
 
+def _failed(command: tuple[str, ...], status: int, words: str) -> HarnessError:
+    detail = f"{shlex.join(command)}\n{words}"
+    if _NO_ROOM in words:
+        return HarnessError(
+            "no room is left on the disk: make room, or set LIVETRAP_CACHE to another folder", status=3, detail=detail
+        )
+    return HarnessError(f"{Path(command[0]).name} failed (status {status})", detail=detail)
+
+
 def _end_group(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def _about(error: HarnessError, unit: Unit, spec: BuildSpec, compiler: Compiler) -> HarnessError:
-    """The same error in words of the kernel's file."""
+    """The same error in words of the kernel's file; what the machine lacks is not the file's fault."""
+    if error.status == 3:
+        return error
     where = unit.source or unit.name
     flags = " ".join(spec.flags)
     return HarnessError(
@@ -127,10 +139,13 @@ def _compile(unit: Unit, spec: BuildSpec, compiler: Compiler, runner: Runner, wo
     source = unit.source
     if source is None:
         source = workshop / f"{unit.name}.c"
-        if unit.name == "wrapper":
-            _write_wrapper(unit, source)
-        else:
-            source.write_text(unit.text, encoding="utf-8")
+        try:
+            if unit.name == "wrapper":
+                _write_wrapper(unit, source)
+            else:
+                source.write_text(unit.text, encoding="utf-8")
+        except OSError as error:
+            raise failure("cannot write the cache folder", workshop, error) from None
     output = workshop / f"{unit.name}.o"
     try:
         runner.run(unit.command(compiler=compiler, source=source, output=output))
@@ -213,6 +228,8 @@ def _link(
         try:
             runner.run((compiler.path, *_link_flags(spec), *objects, "-o", str(made / file)))
         except HarnessError as error:
+            if error.status == 3:
+                raise
             raise HarnessError(
                 f"kernel {spec.kernel!r} does not link with {compiler.name} {' '.join(spec.flags)} ({error}): "
                 "mend what the linker says below",

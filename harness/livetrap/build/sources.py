@@ -20,7 +20,7 @@ WRAPPER = "_livetrap"
 """The name of cffi's part of a module; the module's own name has the key before it, so that no two are the same."""
 
 _RUNTIME_FLAGS = ("-O2",)
-_COMMON = ("-std=gnu11", "-D_GNU_SOURCE", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wall", "-Wextra")
+_COMMON = ("-std=gnu11", "-D_GNU_SOURCE", "-fPIC", "-pthread", "-fvisibility=hidden", "-g", "-Wall", "-Wextra")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OTHER_PLATFORM = "platform_macos" if sys.platform != "darwin" else "platform_linux"
 

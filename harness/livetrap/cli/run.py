@@ -19,13 +19,15 @@ import typer
 from livetrap import build, campaign, expectations, resources
 from livetrap import scenario as scenario_file
 from livetrap.cli.options import axes, check, numbers, words
+from livetrap.database import check_file
 from livetrap.model import PlannedTrial, Record
 from livetrap.plan import Options, Plan
 from livetrap.report.lines import Lines, open_lines
 from livetrap.report.progress import Progress, open_progress
 from livetrap.report.summary import print_end, print_summary
 from livetrap.report.text import console, one_line
-from livetrap.store import Store, check_file, default_path
+from livetrap.scenario_model import Scenario
+from livetrap.store import Store, default_path
 
 List = list[str] | None
 SEEDS = 1 << 32
@@ -70,28 +72,32 @@ def run_command(  # noqa: PLR0913, PLR0917 - one parameter an option
     check(options, techniques=techniques)
     if db is not None:
         check_file(db)  # before anything is built
-    out: IO[str] = sys.stderr if json == "-" else sys.stdout
     command = shlex.join(["livetrap", *(context.obj or [])])
     with open_lines(json) if json else contextlib.nullcontext() as lines, _ended_like_ctrl_c():
-        watcher = _Watcher(open_progress(sys.stderr), lines)
-        prepared = campaign.prepare(
-            loaded,
-            options=options,
-            cache=build.default_cache(),
-            seed=random.SystemRandom().randrange(SEEDS),
-            note=watcher.note,
-        )
-        path = Path(db) if db is not None else default_path(loaded.name, now=datetime.datetime.now(datetime.UTC))
-        interrupted = False
-        with Store.open(path) as store, contextlib.closing(watcher.progress):
-            try:
-                campaign.run(prepared, store=store, listener=watcher, command=command)
-            except KeyboardInterrupt:
-                interrupted = True
-        outcome = expectations.summarise(prepared.plan, watcher.records)
-        print_summary(console(out), outcome, watcher.records)
-        took_s = time.monotonic() - watcher.began
-        print_end(console(out), outcome, watcher.records, took_s=took_s, db=path, interrupted=interrupted)
+        out = sys.stderr if json == "-" else sys.stdout
+        return _run(loaded, options, db=db, lines=lines, out=out, command=command)
+
+
+def _run(loaded: Scenario, options: Options, *, db: str | None, lines: Lines | None, out: IO[str], command: str) -> int:
+    watcher = _Watcher(open_progress(sys.stderr), lines)
+    prepared = campaign.prepare(
+        loaded,
+        options=options,
+        cache=build.default_cache(),
+        seed=random.SystemRandom().randrange(SEEDS),
+        note=watcher.note,
+    )
+    path = Path(db) if db is not None else default_path(loaded.name, now=datetime.datetime.now(datetime.UTC))
+    interrupted = False
+    with Store.open(path) as store, contextlib.closing(watcher.progress):
+        try:
+            campaign.run(prepared, store=store, listener=watcher, command=command)
+        except KeyboardInterrupt:
+            interrupted = True
+    outcome = expectations.summarise(prepared.plan, watcher.records)
+    print_summary(console(out), outcome, watcher.records)
+    took_s = time.monotonic() - watcher.began
+    print_end(console(out), outcome, watcher.records, took_s=took_s, db=path, interrupted=interrupted)
     return INTERRUPTED if interrupted else outcome.exit_status
 
 

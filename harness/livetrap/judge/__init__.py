@@ -89,14 +89,21 @@ def refold(rules: Rules, gaps: Gaps, events: Iterable[Event]) -> Judgement:
 
 def _after_look(state: State) -> tuple[State, Command]:
     if not state.suspect:
-        return state, LookAgain(after_s=state.rules.look_s)
+        return state, _look_again(state)
     state = msgspec.structs.replace(state, ever_suspect=True)
     waited_s = (state.now_ns - state.gathered_ns) / 1e9
     due = state.gathered_ns == 0 or waited_s >= state.gather_wait_s
     if due and state.tracks and all(role_of(track, state)[0] in RIPE for track in state.tracks.values()):
         return state, _gather(state, roles(state))
-    long_open = state.since_beat_ns > 4 * state.window_ns
-    return state, LookAgain(after_s=state.rules.slow_look_s if long_open else state.rules.look_s)
+    return state, _look_again(state)
+
+
+def _look_again(state: State) -> LookAgain:
+    """Several looks to a window, but none too many: looking costs the machine that the target runs on."""
+    rules, window_ns = state.rules, state.window_ns
+    if state.since_beat_ns > 2 * window_ns:
+        return LookAgain(after_s=rules.slow_look_s)
+    return LookAgain(after_s=min(max(rules.look_s, window_ns / 8e9), rules.slow_look_s))
 
 
 def _gather(state: State, threads: tuple[ThreadJudgement, ...]) -> Gather:
@@ -111,7 +118,7 @@ def _gather(state: State, threads: tuple[ThreadJudgement, ...]) -> Gather:
 
 
 def _after_evidence(state: State, evidence: Evidence) -> tuple[State, Command]:
-    again = LookAgain(after_s=state.rules.look_s)
+    again = _look_again(state)
     if not state.suspect:
         return state, again
     threads = roles(state)

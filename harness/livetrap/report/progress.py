@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import IO
 
+from rich.console import Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -143,16 +144,13 @@ class LiveProgress:
         self._drawn = at
         self._live.update(self._lines(), refresh=True)
 
-    def _lines(self) -> Table:
+    def _lines(self) -> Group:
         tally = self._tally
         first = Table.grid(padding=(0, 1))
         bar = ProgressBar(total=max(1, tally.total), completed=tally.done, width=24)
         left = f"{seconds(tally.left_s)} left" if tally.done else ""
         first.add_row(bar, f"{tally.done}/{tally.total}", left, tally.verdicts())
-        lines = Table.grid()
-        lines.add_row(first)
-        lines.add_row(Text(tally.current, style="dim", no_wrap=True, overflow="ellipsis"))
-        return lines
+        return Group(first, Text(tally.current, style="dim", no_wrap=True, overflow="ellipsis"))
 
 
 Progress = PlainProgress | LiveProgress

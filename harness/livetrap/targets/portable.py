@@ -24,22 +24,31 @@ class Finder:
         self._strangers: set[int] = set()
 
     def find(self) -> list[int]:
-        """Their ids. A process once seen to be a stranger's is not looked at again while it lives."""
+        """Their ids. A process once seen to have another environment is not looked at again while it lives."""
         pids = set(psutil.pids())
         self._strangers &= pids
         found = {process.pid for process in psutil.Process().children(recursive=True) if _alive(process)}
         for pid in pids - self._strangers - found:
-            if self._is_marked(pid):
+            marked = is_marked(pid, self._token)
+            if marked:
                 found.add(pid)
-            else:
+            elif marked is not None:
                 self._strangers.add(pid)
         return sorted(found - self._spare)
 
-    def _is_marked(self, pid: int) -> bool:
-        with contextlib.suppress(psutil.Error, OSError):
-            process = psutil.Process(pid)
-            return process.environ().get(TOKEN) == self._token and _alive(process)
+
+def is_marked(pid: int, token: str) -> bool | None:
+    """Whether a live process has the token in its environment; None: it has none now (it is just being born, say)."""
+    try:
+        process = psutil.Process(pid)
+        environment = process.environ()
+        if not environment:
+            return None
+        return environment.get(TOKEN) == token and _alive(process)
+    except psutil.AccessDenied:  # another user's
         return False
+    except (psutil.Error, OSError):
+        return None
 
 
 def _alive(process: psutil.Process) -> bool:
@@ -63,8 +72,7 @@ def kill_marked(token: str, *, deadline_s: float) -> list[int]:
     end = time.monotonic() + deadline_s
     me = os.getpid()
     while True:
-        # A new Finder each time: one that was just being born may have had its parent's environment, or none to read.
-        left = [pid for pid in psutil.pids() if pid != me and Finder(token)._is_marked(pid)]
+        left = [pid for pid in psutil.pids() if pid != me and is_marked(pid, token)]
         for pid in left:
             with contextlib.suppress(psutil.Error):
                 psutil.Process(pid).kill()

@@ -1,0 +1,186 @@
+/*
+ * qmoe_vector.h: the arithmetic of kernel qmoe on vectors of QMOE_LANES floats. No include guard: qmoe_ops.h includes it
+ * once for each width, with QMOE_NAME(x) naming the functions and QMOE_TARGET the instructions that they may use.
+ *
+ * Loops over vectors are written out, so that -O2 makes the same of them in gcc and clang. Rows lie one after the other
+ * and are a multiple of 16 numbers long. No vector is passed by value: how that is done depends on the target.
+ */
+typedef float QMOE_NAME(reals) __attribute__((vector_size(4 * QMOE_LANES), aligned(4), may_alias));
+typedef int32_t QMOE_NAME(ints) __attribute__((vector_size(4 * QMOE_LANES), aligned(4), may_alias));
+typedef uint8_t QMOE_NAME(bytes) __attribute__((vector_size(QMOE_LANES), aligned(1), may_alias));
+typedef uint8_t QMOE_NAME(packed) __attribute__((vector_size(QMOE_LANES / 2), aligned(1), may_alias));
+typedef uint16_t QMOE_NAME(pairs) __attribute__((vector_size(QMOE_LANES), aligned(1), may_alias));
+
+#define REALS(at) (*(QMOE_NAME(reals) *)(at))
+#define CONST_REALS(at) (*(const QMOE_NAME(reals) *)(at))
+
+/* QMOE_LANES weights of `size` bits, less `zero`, times their scale. Of a byte's two weights the low one comes first. */
+#define DEQUANTISE(numbers)                                                                                        \
+    REALS(row + i) =                                                                                               \
+        __builtin_convertvector(__builtin_convertvector(numbers, QMOE_NAME(ints)) - zero, QMOE_NAME(reals)) * scale
+
+QMOE_TARGET static void QMOE_NAME(dequantise4)(float *restrict row, const uint8_t *restrict packed, size_t count,
+                                               float scale) {
+    const int32_t zero = 8;
+    size_t i;
+    for (i = 0; i < count; i += QMOE_LANES) {
+        QMOE_NAME(pairs) both =
+            __builtin_convertvector(*(const QMOE_NAME(packed) *)(packed + i / 2), QMOE_NAME(pairs));
+        both = (both | both << 4) & 0x0f0f; /* 0xhl -> 0x0h0l: as bytes, low and then high */
+        DEQUANTISE((QMOE_NAME(bytes))both);
+    }
+}
+
+QMOE_TARGET static void QMOE_NAME(dequantise8)(float *restrict row, const uint8_t *restrict packed, size_t count,
+                                               float scale) {
+    const int32_t zero = 128;
+    size_t i;
+    for (i = 0; i < count; i += QMOE_LANES) {
+        DEQUANTISE(*(const QMOE_NAME(bytes) *)(packed + i));
+    }
+}
+
+/* Adds to the sums of one token: its input times each of the four rows. */
+#define SUMS(t) sum##t##0 = {0}, sum##t##1 = {0}, sum##t##2 = {0}, sum##t##3 = {0}
+#define ADD(t)                                                        \
+    do {                                                              \
+        QMOE_NAME(reals) input = CONST_REALS(token[t] + i);           \
+        sum##t##0 += input * row0;                                    \
+        sum##t##1 += input * row1;                                    \
+        sum##t##2 += input * row2;                                    \
+        sum##t##3 += input * row3;                                    \
+    } while (0)
+#define KEEP(t)                        \
+    do {                               \
+        REALS(lanes[t][0]) = sum##t##0; \
+        REALS(lanes[t][1]) = sum##t##1; \
+        REALS(lanes[t][2]) = sum##t##2; \
+        REALS(lanes[t][3]) = sum##t##3; \
+    } while (0)
+
+/* product[t][r]: the inner product of token t and row r of four, each `count` long. */
+QMOE_TARGET static void QMOE_NAME(multiply)(float product[3][4], const float *const token[3],
+                                            const float *restrict rows, size_t count) {
+    QMOE_NAME(reals) SUMS(0);
+    QMOE_NAME(reals) SUMS(1);
+    QMOE_NAME(reals) SUMS(2);
+    float lanes[3][4][QMOE_LANES];
+    size_t i, t, r, lane;
+    for (i = 0; i < count; i += QMOE_LANES) {
+        QMOE_NAME(reals) row0 = CONST_REALS(rows + i), row1 = CONST_REALS(rows + count + i);
+        QMOE_NAME(reals) row2 = CONST_REALS(rows + 2 * count + i), row3 = CONST_REALS(rows + 3 * count + i);
+        ADD(0);
+        ADD(1);
+        ADD(2);
+    }
+    KEEP(0);
+    KEEP(1);
+    KEEP(2);
+    for (t = 0; t < 3; t++) {
+        for (r = 0; r < 4; r++) {
+            float sum = 0.0f;
+            for (lane = 0; lane < QMOE_LANES; lane += 4) {
+                const float *four = &lanes[t][r][lane];
+                sum += (four[0] + four[1]) + (four[2] + four[3]);
+            }
+            product[t][r] = sum;
+        }
+    }
+}
+
+/*
+ * Each value's exponential, within 2 units in the last place; 0 below -87.3, infinite above 88.7, NaN stays. e^x is
+ * 2^n e^r with n the whole number nearest to x / ln 2; e^r is its series up to r^7, |r| being at most ln 2 / 2. 2^n is
+ * made of two factors, as n may be 128.
+ */
+QMOE_TARGET static void QMOE_NAME(exp)(float *values, size_t count) {
+    const float to_whole = 12582912.0f; /* 1.5 * 2^23: adding it leaves no bits for a fraction */
+    size_t i;
+    for (i = 0; i < count; i += QMOE_LANES) {
+        QMOE_NAME(reals) x = REALS(values + i), n, r, sum, first, second;
+        QMOE_NAME(ints) over = x > 88.722839f, under = x < -87.336544f, ok = (x == x) & ~over & ~under, whole, half;
+        QMOE_NAME(reals) safe = (QMOE_NAME(reals))((QMOE_NAME(ints))x & ok);
+        n = safe * 1.44269504f + to_whole;
+        n -= to_whole;
+        r = safe - n * 0.693359375f + n * 2.12194440e-4f;
+        sum = r * 1.98412698e-4f + 1.38888889e-3f;
+        sum = sum * r + 8.33333333e-3f;
+        sum = sum * r + 4.16666667e-2f;
+        sum = sum * r + 1.66666667e-1f;
+        sum = sum * r + 0.5f;
+        sum = sum * r * r + r + 1.0f;
+        whole = __builtin_convertvector(n, QMOE_NAME(ints));
+        half = whole >> 1;
+        first = (QMOE_NAME(reals))((half + 127) << 23);
+        second = (QMOE_NAME(reals))((whole - half + 127) << 23);
+        sum = sum * first * second;
+        whole = ((QMOE_NAME(ints))sum & ok) | ((over & 0x7f800000)) | ((QMOE_NAME(ints))x & ~ok & ~over & ~under);
+        REALS(values + i) = (QMOE_NAME(reals))whole;
+    }
+}
+
+/* Takes `with` wherever the comparison with a number holds, which it never does for NaN. */
+#define REPLACE(values, comparison, with)                                                                         \
+    do {                                                                                                          \
+        QMOE_NAME(ints) there = (values)comparison (with);                                                        \
+        QMOE_NAME(reals) other = (QMOE_NAME(reals)){0} + (with);                                                  \
+        (values) = (QMOE_NAME(reals))(((QMOE_NAME(ints))(values) & ~there) | ((QMOE_NAME(ints))other & there));   \
+    } while (0)
+
+/* gate = gate / (1 + e^(-1.702 gate)) * (linear + 1), with gate at most 7 and linear from -7 to 7; NaN stays. */
+QMOE_TARGET static void QMOE_NAME(swiglu)(float *restrict gate, const float *restrict linear, size_t count) {
+    float power[QMOE_CHUNK];
+    size_t i;
+    for (i = 0; i < count; i += QMOE_LANES) {
+        QMOE_NAME(reals) value = CONST_REALS(gate + i);
+        REPLACE(value, >, 7.0f);
+        REALS(gate + i) = value;
+        REALS(power + i) = value * -1.702f;
+    }
+    QMOE_NAME(exp)(power, count);
+    for (i = 0; i < count; i += QMOE_LANES) {
+        QMOE_NAME(reals) up = CONST_REALS(linear + i);
+        REPLACE(up, >, 7.0f);
+        REPLACE(up, <, -7.0f);
+        REALS(gate + i) = REALS(gate + i) / (CONST_REALS(power + i) + 1.0f) * (up + 1.0f);
+    }
+}
+
+QMOE_TARGET static void QMOE_NAME(add_weighted)(float *restrict sum, const float *restrict values, float weight,
+                                                size_t count) {
+    size_t i;
+    for (i = 0; i < count; i += QMOE_LANES) {
+        REALS(sum + i) += CONST_REALS(values + i) * weight;
+    }
+}
+
+/* Numbers as they lie in memory, to float and back. */
+QMOE_TARGET static void QMOE_NAME(load_half)(float *restrict to, const uint16_t *restrict from, size_t count) {
+    size_t i;
+    for (i = 0; i < count; i++) {
+        to[i] = qmoe_from_half(from[i]);
+    }
+}
+
+QMOE_TARGET static void QMOE_NAME(store_half)(uint16_t *restrict to, const float *restrict from, size_t count) {
+    size_t i;
+    for (i = 0; i < count; i++) {
+        to[i] = qmoe_to_half(from[i]);
+    }
+}
+
+static const struct qmoe_ops QMOE_NAME(ops) = {
+    QMOE_NAME(dequantise4), QMOE_NAME(dequantise8), QMOE_NAME(multiply), QMOE_NAME(exp), QMOE_NAME(swiglu),
+    QMOE_NAME(add_weighted), QMOE_NAME(load_half), QMOE_NAME(store_half),
+};
+
+#undef REALS
+#undef CONST_REALS
+#undef DEQUANTISE
+#undef SUMS
+#undef ADD
+#undef KEEP
+#undef REPLACE
+#undef QMOE_NAME
+#undef QMOE_LANES
+#undef QMOE_TARGET
