@@ -224,7 +224,7 @@ def _manifest(
     cache: Path,
     note: Callable[[str], None],
 ) -> Manifest:
-    """What the built kernels tell of themselves; any build tells the same, so one that will be needed anyway is made."""
+    """What the built kernels tell of themselves; any build tells the same, so one that is needed anyway is made."""
     first = next(iter(scenario.variants.values()))
     axes = axes_of(scenario, first)
     names = [str(name) for name in (options.compiler or axes.get("compiler", ()))]

@@ -1,4 +1,4 @@
-"""The harness is killed or interrupted in mid-campaign: nothing of it is left, and nothing that had finished is lost."""
+"""The harness is killed or interrupted in mid-campaign: nothing of it is left, and nothing that finished is lost."""
 
 from __future__ import annotations
 
