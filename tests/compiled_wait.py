@@ -39,7 +39,7 @@ class Toolchain:
     name: str
     arch: str
     command: tuple[str, ...]
-    objdump: str
+    objdump: tuple[str, ...]
     limit_s: float = _LIMIT_S
 
 
@@ -87,11 +87,11 @@ Functions = dict[str, tuple[Instruction, ...]]
 @functools.cache
 def native() -> tuple[Toolchain, ...]:
     """The compilers of this machine, where there is a disassembler beside them."""
-    objdump = shutil.which("objdump") or shutil.which("llvm-objdump")
-    if objdump is None:
+    path = shutil.which("objdump") or shutil.which("llvm-objdump")
+    if path is None:
         return ()
     found = installed_compilers().values()
-    return tuple(Toolchain(compiler.name, HERE, (compiler.path,), objdump) for compiler in found)
+    return tuple(Toolchain(compiler.name, HERE, (compiler.path,), _disassembler(path, HERE)) for compiler in found)
 
 
 @functools.cache
@@ -101,11 +101,11 @@ def for_arm64() -> Toolchain | None:
         return native()[0] if native() else None
     gcc, its_objdump = shutil.which("aarch64-linux-gnu-gcc"), shutil.which("aarch64-linux-gnu-objdump")
     if gcc and its_objdump:
-        return Toolchain("aarch64-linux-gnu-gcc", ARM64, (gcc,), its_objdump)
+        return Toolchain("aarch64-linux-gnu-gcc", ARM64, (gcc,), _disassembler(its_objdump, ARM64))
     objdump = shutil.which("llvm-objdump")
     if importlib.util.find_spec("ziglang") is not None and objdump:
         zig = (sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-macos", "-fno-sanitize=undefined")
-        return Toolchain("zig for aarch64-macos", ARM64, zig, objdump, _CROSS_LIMIT_S)
+        return Toolchain("zig for aarch64-macos", ARM64, zig, _disassembler(objdump, ARM64), _CROSS_LIMIT_S)
     return None
 
 
@@ -118,7 +118,7 @@ def compiled(technique: str, toolchain: Toolchain, *, flags: str, folder: Path) 
     output = folder / f"{technique}.o"
     ours = unit.command(compiler=stand_in, source=unit.source, output=output)[1:]
     _run(*toolchain.command, *ours, limit_s=toolchain.limit_s)
-    return parsed(_run(toolchain.objdump, "-d", "-r", "--no-show-raw-insn", str(output), limit_s=_LIMIT_S))
+    return parsed(_run(*toolchain.objdump, str(output)))
 
 
 def parsed(listing: str) -> Functions:
@@ -157,13 +157,19 @@ def _loops(name: str, body: tuple[Instruction, ...]) -> Iterator[Loop]:
             yield Loop(name, tuple(each for each in body[: place + 1] if each.address >= start))
 
 
+def _disassembler(path: str, arch: str) -> tuple[str, ...]:
+    command = (path, "-d", "-r", "--no-show-raw-insn")
+    # LLVM's knows of the later acquire loads (ldapr) only when told, up to version 14.
+    return (*command, "--mattr=+rcpc,+rcpc-immo") if arch == ARM64 and "LLVM" in _run(path, "--version") else command
+
+
 def _plain(name: str) -> str:
     """A symbol as C has it: no underscore of macOS in front, no offset or version behind."""
     bare = re.split(r"[-+@]|\.(?:constprop|isra|part|cold)", name)[0]
-    return bare.removeprefix("_") if sys.platform == "darwin" or not bare.startswith("__") else bare
+    return bare if bare.startswith("__") else bare.removeprefix("_")
 
 
-def _run(*command: str, limit_s: float) -> str:
+def _run(*command: str, limit_s: float = _LIMIT_S) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
     return done.stdout

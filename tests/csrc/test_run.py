@@ -19,7 +19,7 @@ from tests.csrc.driver import TECHNIQUES, compilers, run
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not compilers(), reason="no C compiler is installed")]
 
 CORRECT = [file.stem for file in TECHNIQUES if file.stem != "raw_spin"]
-RIGHT, WRONG, ERROR = (0, ""), 1, 4
+RIGHT, WRONG, SKIPPED, ERROR = (0, ""), 1, 3, 4
 HANGS_AFTER_S = 0.5
 """A trial that ends takes a few milliseconds."""
 MAGIC, SLOTS, NONCE = 0x454741505054524C, 16, 0xABCDEF
@@ -217,9 +217,10 @@ def test_placement_is_read_back(optimised: Path, page: PageFile) -> None:
     cpu = min(os.sched_getaffinity(0))
     trial = ("barrier_rounds", "acquire_yield", 2, "spin")
     for word, good in ((f"@cpu={cpu}", True), ("@cpu=8000", False), ("@cpu=9000", False)):
-        assert run(optimised, *trial, word, page=page.spec()) == RIGHT
+        code, message = run(optimised, *trial, word, page=page.spec())
+        assert (code, message) == RIGHT if good else (code == SKIPPED and "could not be placed" in message)
         placed = [page.read(HEADER_BYTES + slot * SLOT_BYTES + 96, "i")[0] for slot in range(2)]
-        assert placed == [1, 1] if good else all(code < 0 for code in placed)
+        assert placed == [1, 1] if good else any(code < 0 for code in placed)
 
 
 @LINUX
