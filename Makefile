@@ -5,19 +5,31 @@ BIN := .venv/bin
 PYTHONS := python3.14 python3.13 python3.12 python3.11 python3
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help repro test lint bench soak clean
+.PHONY: help repro diagnose test lint bench soak clean
 
 help:
-	@echo "make repro   make the hangs of raw-spin-flag happen, catch them, print the table (under two minutes)"
+	@echo "make repro   make the hangs of two scenarios happen, catch them, print the tables (under two minutes)"
+	@echo "make diagnose  walk the checklist over the story as first told, qmoe-fp16-barrier"
 	@echo "make test    the linters, then all tests but the soak"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   the figures of docs/, on a quiet machine"
 	@echo "make soak    long runs under load"
 	@echo "make clean   remove what was built here: build/, dist/, .venv/ and caches"
 
+RECORD = build/$@-$$(date -u +%Y%m%dT%H%M%SZ)-$$$$.db
+
 repro: .venv/installed
 	@mkdir -p build
-	$(BIN)/livetrap run raw-spin-flag --db "build/repro-$$(date -u +%Y%m%dT%H%M%SZ)-$$$$.db"
+	@db="$(RECORD)"; status=0; \
+	for scenario in raw-spin-flag qmoe-fp16-barrier; do \
+	    echo "livetrap run $$scenario --db $$db"; \
+	    $(BIN)/livetrap run $$scenario --db "$$db" || { ended=$$?; [ $$status -eq 1 ] || status=$$ended; }; \
+	    [ $$status -ne 130 ] || break; \
+	done; exit $$status
+
+diagnose: .venv/installed
+	@mkdir -p build
+	$(BIN)/livetrap diagnose qmoe-fp16-barrier --db "$(RECORD)"
 
 test: lint
 	$(BIN)/python -m pytest -m "not soak"
@@ -36,7 +48,7 @@ soak: .venv/installed-test
 # The stamps are newer than pyproject.toml exactly when what it asks for is installed.
 .venv/installed: pyproject.toml | .venv/made
 	@echo "installing livetrap into .venv"
-	@$(PIP) install --editable .
+	@$(PIP) install --editable ".[qmoe]"
 	@touch $@
 
 .venv/installed-test: pyproject.toml | .venv/made

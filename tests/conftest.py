@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+# The unmarked tests share twenty seconds; a property that wants more examples says so itself.
+settings.register_profile("livetrap", max_examples=40, deadline=None)
+settings.load_profile("livetrap")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

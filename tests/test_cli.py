@@ -14,9 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 
+import livetrap.cli.campaigning as run_module
 import livetrap.cli.doctor as doctor_module
 import livetrap.cli.rejudge as rejudge_module
-import livetrap.cli.run as run_module
 from livetrap import __version__, cli
 from livetrap.cli import main
 from livetrap.cli.options import axes, numbers, words

@@ -29,6 +29,7 @@ MANIFEST = Manifest(
     techniques={
         "raw_spin": TechniqueInfo(name="raw_spin"),
         "acquire_yield": TechniqueInfo(name="acquire_yield"),
+        "acquire_spin": TechniqueInfo(name="acquire_spin"),
         "futex_wait": TechniqueInfo(name="futex_wait", unavailable="needs macOS 14.4"),
     },
 )

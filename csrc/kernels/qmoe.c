@@ -8,12 +8,13 @@
  *     product 2   that times weights                                                      split by expert and rows
  *     sum         of each token's experts, weighted; compared with what is expected       split by tokens
  *
- * After each phase the team waits by the technique, and that is all that can hang: with raw_spin it does, as told there.
- * The arithmetic is the same for all techniques. `dtype` is what inputs, logits, scales, SwiGLU's results and outputs
- * are kept in; sums are floats. Weights, inputs and expected outputs come from the file that qmoe_data.h describes.
+ * After each phase the team waits by the technique, and that is all that can hang: with raw_spin it does, as told
+ * there. The arithmetic is the same for all techniques. `dtype` is what inputs, logits, scales, SwiGLU's results and
+ * outputs are kept in; sums are floats. Weights, inputs and expected outputs come from the file that qmoe_data.h
+ * describes.
  *
- * Source: microsoft/onnxruntime#29047, fixed by #29081; operator com.microsoft::QMoE, whose packing of weights and whose
- * SwiGLU (interleaved, alpha 1.702, limit 7) these are.
+ * Source: microsoft/onnxruntime#29047, fixed by #29081; operator com.microsoft::QMoE, whose packing of weights and
+ * whose SwiGLU (interleaved, alpha 1.702, limit 7) these are.
  */
 #define LIVETRAP_KERNEL
 #include <livetrap.h>
@@ -122,14 +123,15 @@ static void route(struct qmoe *q, struct qmoe_scratch *s, uint32_t token) {
 static void multiply(struct lt_team *team, struct qmoe *q, uint32_t index, int first) {
     uint32_t rows = first ? 2 * q->shape.inter : q->shape.hidden, columns = first ? q->shape.hidden : q->shape.inter;
     uint32_t chunks = (rows + QMOE_CHUNK - 1) / QMOE_CHUNK, items = chunks * q->shape.experts, item;
+    struct qmoe_task task = {.columns = columns};
     for (item = index; item < items; item += lt_team_size(team)) {
-        uint32_t expert = item / chunks, bounds[2] = {item % chunks * QMOE_CHUNK, 0};
-        uint32_t place = q->route.start[expert], end = q->route.start[expert + 1], count;
-        struct qmoe_matrix matrix = qmoe_matrix(q, first ? AT_W1 : AT_W2, expert, rows, columns);
-        bounds[1] = bounds[0] + QMOE_CHUNK < rows ? bounds[0] + QMOE_CHUNK : rows;
-        for (; place < end; place += count) {
-            count = end - place < QMOE_TOKENS ? end - place : QMOE_TOKENS;
-            (first ? qmoe_activate : qmoe_project)(q, &q->scratch[index], &matrix, bounds, place, count);
+        uint32_t expert = item / chunks, end = q->route.start[expert + 1];
+        qmoe_find(q, &task, first ? AT_W1 : AT_W2, expert, rows);
+        task.first = item % chunks * QMOE_CHUNK;
+        task.last = task.first + QMOE_CHUNK < rows ? task.first + QMOE_CHUNK : rows;
+        for (task.place = q->route.start[expert]; task.place < end; task.place += task.count) {
+            task.count = end - task.place < QMOE_TOKENS ? end - task.place : QMOE_TOKENS;
+            (first ? qmoe_activate : qmoe_project)(q, &q->scratch[index], &task);
         }
         lt_beat();
     }

@@ -29,11 +29,13 @@ struct qmoe {
     uint32_t steps;
 };
 
-/* One matrix of one expert. */
-struct qmoe_matrix {
-    const uint8_t *weights;
+/* Some rows of one matrix of one expert, for some of its tokens. */
+struct qmoe_task {
+    const uint8_t *weights; /* of the whole matrix */
     const char *scales;
     uint32_t columns;
+    uint32_t first, last;  /* rows from the one up to, not including, the other: multiples of 16 */
+    uint32_t place, count; /* the tokens at these places, at least 1 and at most QMOE_TOKENS */
 };
 
 static inline const char *qmoe_array(const struct qmoe *q, int array) {
@@ -53,7 +55,7 @@ static inline float qmoe_real(const struct qmoe *q, const char *array, size_t pl
     return real;
 }
 
-/* A row of numbers as floats: where they are, or converted into `buffer`. */
+/* Numbers as floats: where they are, or converted into `buffer`. */
 static inline const float *qmoe_row(const struct qmoe *q, const void *array, size_t place, size_t count,
                                     float *buffer) {
     if (q->shape.dtype != QMOE_FP16) {
@@ -63,55 +65,54 @@ static inline const float *qmoe_row(const struct qmoe *q, const void *array, siz
     return buffer;
 }
 
-static inline struct qmoe_matrix qmoe_matrix(const struct qmoe *q, int weights, uint32_t expert, uint32_t rows,
-                                             uint32_t columns) {
-    struct qmoe_matrix matrix;
-    size_t numbers = (size_t)expert * rows * columns;
-    matrix.weights = (const uint8_t *)qmoe_array(q, weights) + numbers * q->shape.bits / 8;
-    matrix.scales = qmoe_array(q, weights + 1) + numbers / q->shape.block * qmoe_real_size(q);
-    matrix.columns = columns;
-    return matrix;
+/* The task's matrix: `weights` names the array, behind which its scales come. */
+static inline void qmoe_find(const struct qmoe *q, struct qmoe_task *task, int weights, uint32_t expert,
+                             uint32_t rows) {
+    size_t numbers = (size_t)expert * rows * task->columns;
+    task->weights = (const uint8_t *)qmoe_array(q, weights) + numbers * q->shape.bits / 8;
+    task->scales = qmoe_array(q, weights + 1) + numbers / q->shape.block * qmoe_real_size(q);
 }
 
-static inline void qmoe_dequantise_four(const struct qmoe *q, float *rows, const struct qmoe_matrix *m, uint32_t first) {
+static inline void qmoe_dequantise_four(const struct qmoe *q, float *rows, const struct qmoe_task *task,
+                                        uint32_t first) {
     uint32_t block = q->shape.block, bits = q->shape.bits;
-    size_t number = (size_t)first * m->columns, end = number + (size_t)4 * m->columns;
+    size_t number = (size_t)first * task->columns, end = number + (size_t)4 * task->columns;
     for (; number < end; number += block, rows += block) {
-        float scale = qmoe_real(q, m->scales, number / block);
+        float scale = qmoe_real(q, task->scales, number / block);
         if (bits == 4) {
-            q->ops->dequantise4(rows, m->weights + number / 2, block, scale);
+            q->ops->dequantise4(rows, task->weights + number / 2, block, scale);
         } else {
-            q->ops->dequantise8(rows, m->weights + number, block, scale);
+            q->ops->dequantise8(rows, task->weights + number, block, scale);
         }
     }
 }
 
-/* Rows `first` to `last` of the first product for the tokens at these places, through SwiGLU. */
-static inline void qmoe_activate(struct qmoe *q, struct qmoe_scratch *s, const struct qmoe_matrix *m,
-                                 const uint32_t bounds[2], uint32_t place, uint32_t count) {
+/* The task's rows of the first product, through SwiGLU. */
+static inline void qmoe_activate(struct qmoe *q, struct qmoe_scratch *s, const struct qmoe_task *task) {
     const float *token[QMOE_TOKENS + 2];
-    uint32_t hidden = q->shape.hidden, row, t, i, width = (bounds[1] - bounds[0]) / 2;
+    uint32_t hidden = q->shape.hidden, width = (task->last - task->first) / 2, row, t, i;
+    const uint32_t *tokens = q->route.token + task->place;
     float product[3][4];
-    for (t = 0; t < count; t++) {
-        token[t] = qmoe_row(q, qmoe_array(q, AT_INPUT), (size_t)q->route.token[place + t] * hidden, hidden,
-                            s->tokens + (size_t)t * hidden);
+    for (t = 0; t < task->count; t++) {
+        float *buffer = s->tokens + (size_t)t * hidden;
+        token[t] = qmoe_row(q, qmoe_array(q, AT_INPUT), (size_t)tokens[t] * hidden, hidden, buffer);
     }
     token[t] = token[t + 1] = token[t - 1]; /* the last three may be one or two: those are done again */
-    for (row = bounds[0]; row < bounds[1]; row += 4) {
-        qmoe_dequantise_four(q, s->rows, m, row);
-        for (t = 0; t < count; t += 3) {
+    for (row = task->first; row < task->last; row += 4) {
+        uint32_t column = (row - task->first) / 2; /* even rows are gates, odd ones linear */
+        qmoe_dequantise_four(q, s->rows, task, row);
+        for (t = 0; t < task->count; t += 3) {
             q->ops->multiply(product, token + t, s->rows, hidden);
-            for (i = 0; i < 3 && t + i < count; i++) { /* even rows are gates, odd ones linear */
-                float *gate = &s->gate[t + i][(row - bounds[0]) / 2], *linear = &s->linear[t + i][(row - bounds[0]) / 2];
-                gate[0] = product[i][0];
-                linear[0] = product[i][1];
-                gate[1] = product[i][2];
-                linear[1] = product[i][3];
+            for (i = 0; i < 3 && t + i < task->count; i++) {
+                s->gate[t + i][column] = product[i][0];
+                s->linear[t + i][column] = product[i][1];
+                s->gate[t + i][column + 1] = product[i][2];
+                s->linear[t + i][column + 1] = product[i][3];
             }
         }
     }
-    for (t = 0; t < count; t++) {
-        size_t at = (size_t)(place + t) * q->shape.inter + bounds[0] / 2;
+    for (t = 0; t < task->count; t++) {
+        size_t at = (size_t)(task->place + t) * q->shape.inter + task->first / 2;
         q->ops->swiglu(s->gate[t], s->linear[t], width);
         if (q->shape.dtype == QMOE_FP16) {
             q->ops->store_half((uint16_t *)q->activated + at, s->gate[t], width);
@@ -121,22 +122,22 @@ static inline void qmoe_activate(struct qmoe *q, struct qmoe_scratch *s, const s
     }
 }
 
-/* Rows `first` to `last` of the second product for the tokens at these places. */
-static inline void qmoe_project(struct qmoe *q, struct qmoe_scratch *s, const struct qmoe_matrix *m,
-                                const uint32_t bounds[2], uint32_t place, uint32_t count) {
+/* The task's rows of the second product. */
+static inline void qmoe_project(struct qmoe *q, struct qmoe_scratch *s, const struct qmoe_task *task) {
     const float *token[QMOE_TOKENS + 2];
     uint32_t inter = q->shape.inter, hidden = q->shape.hidden, row, t, i;
     float product[3][4];
-    for (t = 0; t < count; t++) {
-        token[t] = qmoe_row(q, q->activated, (size_t)(place + t) * inter, inter, s->tokens + (size_t)t * inter);
+    for (t = 0; t < task->count; t++) {
+        float *buffer = s->tokens + (size_t)t * inter;
+        token[t] = qmoe_row(q, q->activated, (size_t)(task->place + t) * inter, inter, buffer);
     }
     token[t] = token[t + 1] = token[t - 1];
-    for (row = bounds[0]; row < bounds[1]; row += 4) {
-        qmoe_dequantise_four(q, s->rows, m, row);
-        for (t = 0; t < count; t += 3) {
+    for (row = task->first; row < task->last; row += 4) {
+        qmoe_dequantise_four(q, s->rows, task, row);
+        for (t = 0; t < task->count; t += 3) {
             q->ops->multiply(product, token + t, s->rows, inter);
-            for (i = 0; i < 3 && t + i < count; i++) {
-                memcpy(q->projected + (size_t)(place + t + i) * hidden + row, product[i], sizeof product[i]);
+            for (i = 0; i < 3 && t + i < task->count; i++) {
+                memcpy(q->projected + (size_t)(task->place + t + i) * hidden + row, product[i], sizeof product[i]);
             }
         }
     }

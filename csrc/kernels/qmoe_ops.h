@@ -2,7 +2,7 @@
  * qmoe_ops.h: the arithmetic of kernel qmoe, for what every CPU has and for AVX2, chosen when the kernel is set up.
  *
  * Most x86-64 machines have AVX2, and numpy, which this kernel is measured against, uses it; but a compiler that is not
- * told so may use SSE2 only. On arm64 the first form is NEON.
+ * told so may use SSE2 only. On arm64 the first form is NEON. -DQMOE_BASELINE leaves AVX2 out.
  */
 #ifndef QMOE_OPS_H
 #define QMOE_OPS_H
@@ -30,7 +30,7 @@ struct qmoe_ops {
 #define QMOE_TARGET
 #include "qmoe_vector.h"
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(QMOE_BASELINE)
 #define QMOE_LANES 8
 #define QMOE_NAME(x) qmoe_avx2_##x
 #define QMOE_TARGET __attribute__((target("avx2,fma,f16c")))

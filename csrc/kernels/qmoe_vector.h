@@ -1,43 +1,53 @@
 /*
- * qmoe_vector.h: the arithmetic of kernel qmoe on vectors of QMOE_LANES floats. No include guard: qmoe_ops.h includes it
- * once for each width, with QMOE_NAME(x) naming the functions and QMOE_TARGET the instructions that they may use.
+ * qmoe_vector.h: the arithmetic of kernel qmoe on vectors of QMOE_LANES floats. No include guard: qmoe_ops.h includes
+ * it once for each width, with QMOE_NAME(x) naming the functions and QMOE_TARGET the instructions that they may use.
  *
  * Loops over vectors are written out, so that -O2 makes the same of them in gcc and clang. Rows lie one after the other
  * and are a multiple of 16 numbers long. No vector is passed by value: how that is done depends on the target.
  */
 typedef float QMOE_NAME(reals) __attribute__((vector_size(4 * QMOE_LANES), aligned(4), may_alias));
 typedef int32_t QMOE_NAME(ints) __attribute__((vector_size(4 * QMOE_LANES), aligned(4), may_alias));
-typedef uint8_t QMOE_NAME(bytes) __attribute__((vector_size(QMOE_LANES), aligned(1), may_alias));
-typedef uint8_t QMOE_NAME(packed) __attribute__((vector_size(QMOE_LANES / 2), aligned(1), may_alias));
-typedef uint16_t QMOE_NAME(pairs) __attribute__((vector_size(QMOE_LANES), aligned(1), may_alias));
-
+#define OPERATION(name) QMOE_TARGET static void QMOE_NAME(name)
 #define REALS(at) (*(QMOE_NAME(reals) *)(at))
 #define CONST_REALS(at) (*(const QMOE_NAME(reals) *)(at))
 
-/* QMOE_LANES weights of `size` bits, less `zero`, times their scale. Of a byte's two weights the low one comes first. */
-#define DEQUANTISE(numbers)                                                                                        \
-    REALS(row + i) =                                                                                               \
-        __builtin_convertvector(__builtin_convertvector(numbers, QMOE_NAME(ints)) - zero, QMOE_NAME(reals)) * scale
+#if QMOE_LANES == 4
+#define FOUR_EACH(a, b) {a, a, a, a}
+#define REPEATED(a, b, c, d) {a, b, c, d}
+#else
+#define FOUR_EACH(a, b) {a, a, a, a, b, b, b, b}
+#define REPEATED(a, b, c, d) {a, b, c, d, a, b, c, d}
+#endif
 
-QMOE_TARGET static void QMOE_NAME(dequantise4)(float *restrict row, const uint8_t *restrict packed, size_t count,
-                                               float scale) {
-    const int32_t zero = 8;
-    size_t i;
-    for (i = 0; i < count; i += QMOE_LANES) {
-        QMOE_NAME(pairs) both =
-            __builtin_convertvector(*(const QMOE_NAME(packed) *)(packed + i / 2), QMOE_NAME(pairs));
-        both = (both | both << 4) & 0x0f0f; /* 0xhl -> 0x0h0l: as bytes, low and then high */
-        DEQUANTISE((QMOE_NAME(bytes))both);
+/*
+ * Four weights lie in a word, the first in its lowest bits. Each lane masks its own out where it is, and multiplies by
+ * the power of two that takes it down, all of which is exact: not every CPU can shift each lane by its own count. Then
+ * less what stands for 0, times the scale.
+ */
+#define DEQUANTISE()                                                                                                 \
+    for (i = 0; i < count; i += QMOE_LANES, packed += sizeof word) {                                                 \
+        memcpy(word, packed, sizeof word);                                                                           \
+        QMOE_NAME(ints) words = FOUR_EACH((int32_t)word[0], (int32_t)word[QMOE_LANES / 4 - 1]);                      \
+        words = (words & mask) ^ flip;                                                                               \
+        REALS(row + i) = (__builtin_convertvector(words, QMOE_NAME(reals)) * down - zero) * scale;                   \
     }
+
+OPERATION(dequantise4)(float *restrict row, const uint8_t *restrict packed, size_t count, float scale) {
+    const QMOE_NAME(ints) mask = REPEATED(0xf, 0xf0, 0xf00, 0xf000), flip = {0};
+    const QMOE_NAME(reals) down = REPEATED(1.0f, 0x1p-4f, 0x1p-8f, 0x1p-12f), zero = REPEATED(8.0f, 8.0f, 8.0f, 8.0f);
+    uint16_t word[QMOE_LANES / 4];
+    size_t i;
+    DEQUANTISE()
 }
 
-QMOE_TARGET static void QMOE_NAME(dequantise8)(float *restrict row, const uint8_t *restrict packed, size_t count,
-                                               float scale) {
-    const int32_t zero = 128;
+/* The highest byte of a word has the sign bit of an int: flipped, it is the weight less 128 already. */
+OPERATION(dequantise8)(float *restrict row, const uint8_t *restrict packed, size_t count, float scale) {
+    const QMOE_NAME(ints) mask = REPEATED(0xff, 0xff00, 0xff0000, -0x1000000), flip = REPEATED(0, 0, 0, INT32_MIN);
+    const QMOE_NAME(reals) down = REPEATED(1.0f, 0x1p-8f, 0x1p-16f, 0x1p-24f);
+    const QMOE_NAME(reals) zero = REPEATED(128.0f, 128.0f, 128.0f, 0.0f);
+    uint32_t word[QMOE_LANES / 4];
     size_t i;
-    for (i = 0; i < count; i += QMOE_LANES) {
-        DEQUANTISE(*(const QMOE_NAME(bytes) *)(packed + i));
-    }
+    DEQUANTISE()
 }
 
 /* Adds to the sums of one token: its input times each of the four rows. */
@@ -59,8 +69,7 @@ QMOE_TARGET static void QMOE_NAME(dequantise8)(float *restrict row, const uint8_
     } while (0)
 
 /* product[t][r]: the inner product of token t and row r of four, each `count` long. */
-QMOE_TARGET static void QMOE_NAME(multiply)(float product[3][4], const float *const token[3],
-                                            const float *restrict rows, size_t count) {
+OPERATION(multiply)(float product[3][4], const float *const token[3], const float *restrict rows, size_t count) {
     QMOE_NAME(reals) SUMS(0);
     QMOE_NAME(reals) SUMS(1);
     QMOE_NAME(reals) SUMS(2);
@@ -89,11 +98,11 @@ QMOE_TARGET static void QMOE_NAME(multiply)(float product[3][4], const float *co
 }
 
 /*
- * Each value's exponential, within 2 units in the last place; 0 below -87.3, infinite above 88.7, NaN stays. e^x is
+ * Each value's exponential, within a few units in the last place; 0 below -87.3, infinite above 88.7, NaN stays. e^x is
  * 2^n e^r with n the whole number nearest to x / ln 2; e^r is its series up to r^7, |r| being at most ln 2 / 2. 2^n is
  * made of two factors, as n may be 128.
  */
-QMOE_TARGET static void QMOE_NAME(exp)(float *values, size_t count) {
+OPERATION(exp)(float *values, size_t count) {
     const float to_whole = 12582912.0f; /* 1.5 * 2^23: adding it leaves no bits for a fraction */
     size_t i;
     for (i = 0; i < count; i += QMOE_LANES) {
@@ -114,7 +123,7 @@ QMOE_TARGET static void QMOE_NAME(exp)(float *values, size_t count) {
         first = (QMOE_NAME(reals))((half + 127) << 23);
         second = (QMOE_NAME(reals))((whole - half + 127) << 23);
         sum = sum * first * second;
-        whole = ((QMOE_NAME(ints))sum & ok) | ((over & 0x7f800000)) | ((QMOE_NAME(ints))x & ~ok & ~over & ~under);
+        whole = ((QMOE_NAME(ints))sum & ok) | (over & 0x7f800000) | ((QMOE_NAME(ints))x & ~ok & ~over & ~under);
         REALS(values + i) = (QMOE_NAME(reals))whole;
     }
 }
@@ -128,7 +137,7 @@ QMOE_TARGET static void QMOE_NAME(exp)(float *values, size_t count) {
     } while (0)
 
 /* gate = gate / (1 + e^(-1.702 gate)) * (linear + 1), with gate at most 7 and linear from -7 to 7; NaN stays. */
-QMOE_TARGET static void QMOE_NAME(swiglu)(float *restrict gate, const float *restrict linear, size_t count) {
+OPERATION(swiglu)(float *restrict gate, const float *restrict linear, size_t count) {
     float power[QMOE_CHUNK];
     size_t i;
     for (i = 0; i < count; i += QMOE_LANES) {
@@ -146,8 +155,7 @@ QMOE_TARGET static void QMOE_NAME(swiglu)(float *restrict gate, const float *res
     }
 }
 
-QMOE_TARGET static void QMOE_NAME(add_weighted)(float *restrict sum, const float *restrict values, float weight,
-                                                size_t count) {
+OPERATION(add_weighted)(float *restrict sum, const float *restrict values, float weight, size_t count) {
     size_t i;
     for (i = 0; i < count; i += QMOE_LANES) {
         REALS(sum + i) += CONST_REALS(values + i) * weight;
@@ -155,14 +163,14 @@ QMOE_TARGET static void QMOE_NAME(add_weighted)(float *restrict sum, const float
 }
 
 /* Numbers as they lie in memory, to float and back. */
-QMOE_TARGET static void QMOE_NAME(load_half)(float *restrict to, const uint16_t *restrict from, size_t count) {
+OPERATION(load_half)(float *restrict to, const uint16_t *restrict from, size_t count) {
     size_t i;
     for (i = 0; i < count; i++) {
         to[i] = qmoe_from_half(from[i]);
     }
 }
 
-QMOE_TARGET static void QMOE_NAME(store_half)(uint16_t *restrict to, const float *restrict from, size_t count) {
+OPERATION(store_half)(uint16_t *restrict to, const float *restrict from, size_t count) {
     size_t i;
     for (i = 0; i < count; i++) {
         to[i] = qmoe_to_half(from[i]);
@@ -174,9 +182,12 @@ static const struct qmoe_ops QMOE_NAME(ops) = {
     QMOE_NAME(add_weighted), QMOE_NAME(load_half), QMOE_NAME(store_half),
 };
 
+#undef OPERATION
 #undef REALS
 #undef CONST_REALS
 #undef DEQUANTISE
+#undef FOUR_EACH
+#undef REPEATED
 #undef SUMS
 #undef ADD
 #undef KEEP

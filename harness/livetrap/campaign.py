@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from livetrap import build, host, resources
+from livetrap import build, data, host, resources
 from livetrap.errors import HarnessError
 from livetrap.model import (
     UNCOUNTED,
@@ -73,7 +73,8 @@ def prepare(
 ) -> Prepared:
     """Plans a scenario for this machine and builds what the plan runs.
 
-    Raises HarnessError for options that fit nothing, a file that does not compile, or where there is no compiler.
+    Raises HarnessError for options that fit nothing, parameters that the kernel's data cannot be made for, a file that
+    does not compile, or where there is no compiler.
     """
     compilers = _compilers(scenario, options)
     if not compilers:
@@ -89,6 +90,10 @@ def prepare(
         manifest=manifest,
         seed=seed,
     )
+    kernel = manifest.kernels[scenario.target.kernel_name]
+    if scenario.target.data:
+        equipped = data.equip(planned.trials, scenario.target.data, kernel=kernel, cache=cache)
+        planned = msgspec.structs.replace(planned, trials=equipped)
     builds: dict[BuildSpec, build.Built] = {}
     for trial in planned.trials:
         if trial.skip or trial.build in builds:
@@ -98,7 +103,7 @@ def prepare(
     return Prepared(
         plan=planned,
         builds=builds,
-        kernel=manifest.kernels[scenario.target.kernel_name],
+        kernel=kernel,
         versions={name: found.version for name, found in compilers.items()},
     )
 

@@ -531,6 +531,8 @@ class PlannedTrial(Frozen, kw_only=True):
     """Accepted verdicts; empty: none stated."""
     skip: str = ""
     """Why this machine cannot run it (no such compiler, technique or placement); empty: it can."""
+    data: str = ""
+    """The file that its kernel is given as LIVETRAP_DATA; empty: none."""
 
     @property
     def cell_key(self) -> str:

@@ -18,6 +18,7 @@ from livetrap.scenario_model import (
     ALIGNS,
     AXES,
     COMPILERS,
+    DATA_PROVIDERS,
     MOST_CELLS,
     MOST_THREADS,
     MOST_TIMEOUT_S,
@@ -135,6 +136,8 @@ def _check_target(scenario: Scenario, kernels: Collection[str]) -> None:
         fail(path, "target.file", f"{target.file!r} has the name of a kernel in csrc/kernels; give it another")
     if target.align not in ALIGNS:
         fail(path, "target.align", f"unknown alignment {target.align!r}; {nearest(target.align, ALIGNS)}")
+    if target.data and target.data not in DATA_PROVIDERS:
+        fail(path, "target.data", f"unknown data provider {target.data!r}; {nearest(target.data, DATA_PROVIDERS)}")
     _check_parameters(path, "target.parameters", target.parameters)
 
 

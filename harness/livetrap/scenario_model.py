@@ -14,6 +14,8 @@ ALIGNS = ("none", "spin", "clock")
 """How the threads of a team start together."""
 COMPILERS = ("gcc", "clang")
 """Families of compilers. A scenario without a compiler axis uses the first of them that is installed."""
+DATA_PROVIDERS = ("qmoe",)
+"""Who can make a file for a kernel: see livetrap.data."""
 DEFAULTS: dict[str, tuple[Value, ...]] = {"threads": (2,), "placement": ("free",), "flags": ("-O2",)}
 """Axes that a scenario need not state."""
 MOST_THREADS = 512
@@ -30,6 +32,8 @@ class Target(Frozen, kw_only=True):
     kernel: str = ""
     file: str = ""
     align: str = "spin"
+    data: str = ""
+    """The provider of the file that the kernel is given; empty: none."""
     parameters: dict[str, Value] = {}
 
     @property

@@ -62,6 +62,8 @@ class FixClaim(Frozen, kw_only=True):
     fixed_trials: int
     buggy_hangs: int
     buggy_trials: int
+    did: str = "hung"
+    """What the twin did, in words; for bugs that do not only hang, e.g. `showed the bug`."""
     confidence: float = CONFIDENCE
 
     def __post_init__(self) -> None:
@@ -95,7 +97,7 @@ class FixClaim(Frozen, kw_only=True):
         if self.fixed_hangs:
             seen = rate_text(self.fixed_hangs, self.fixed_trials, confidence=self.confidence)
             return f"{seen}: the fix does not hold"
-        twin = f"the buggy twin hung {self.buggy_hangs} of {self.buggy_trials} in the same campaign"
+        twin = f"the buggy twin {self.did} {self.buggy_hangs} of {self.buggy_trials} in the same campaign"
         if not self.reproduced:
             return f"not reproduced: {twin}, so nothing is claimed about the fix"
         chance = self.chance

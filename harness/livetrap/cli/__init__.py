@@ -17,6 +17,7 @@ from typing import Annotated, ParamSpec
 import typer
 
 from livetrap import __version__
+from livetrap.cli.diagnose import diagnose_command
 from livetrap.cli.doctor import doctor_command
 from livetrap.cli.listing import list_command
 from livetrap.cli.rejudge import rejudge_command
@@ -36,6 +37,7 @@ TRACEBACK = "LIVETRAP_TRACEBACK"
 COMMANDS: dict[str, Callable[..., int]] = {
     "list": list_command,
     "run": run_command,
+    "diagnose": diagnose_command,
     "show": show_command,
     "rejudge": rejudge_command,
     "doctor": doctor_command,

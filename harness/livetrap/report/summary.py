@@ -8,15 +8,18 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from livetrap.claims import fix_claims, seen_text
 from livetrap.expectations import Outcome
 from livetrap.expectations import Row as CellRow
-from livetrap.model import HANGS, Record, Shape, Value, Verdict
+from livetrap.model import HANGS, UNCOUNTED, Record, Shape, Value, Verdict
 from livetrap.report.grouping import Cell, Row, group, values_by_axis
 from livetrap.report.text import one_line, plural, print_columns, seconds, styled
 
 MOST_DEVIATIONS = 10
 """Cells that are not as expected and are told of in words; the table has them all."""
 DEVIATION = "not as expected: "
+SEEN = "bug seen"
+"""Head of the column with rates and their intervals."""
 
 
 def print_summary(console: Console, outcome: Outcome, records: Sequence[Record]) -> None:
@@ -26,6 +29,8 @@ def print_summary(console: Console, outcome: Outcome, records: Sequence[Record])
         console.print()
         _print_table(console, cells)
         console.print()
+    for claim in fix_claims(outcome.rows):
+        console.print(one_line(claim.text, most=2000), soft_wrap=True)
     deviations = [text for text in outcome.messages if text.startswith(DEVIATION)]
     for message in outcome.messages:
         if message not in deviations[MOST_DEVIATIONS:]:
@@ -84,21 +89,36 @@ def _counts(row: CellRow) -> dict[Verdict, int]:
 
 
 def _print_table(console: Console, cells: Sequence[Cell]) -> None:
+    """The rows; a column that would say the same in all of them is left out."""
     axes = values_by_axis(cells)
-    varied = {name: values for name, values in axes.items() if len(values) > 1 or len(cells) == 1}
+    rows = group(cells)
+    varied = {
+        name: values
+        for name, values in axes.items()
+        if len(cells) == 1 or any(len(row.axes.get(name, values)) != len(values) for row in rows)
+    }
+    deviates = any(row.ok is False for row in rows)
     console.print(Text("; ".join(f"{one_line(name)} {values_text(axes[name])}" for name in axes), style="dim"))
-    rows = [
+    lines = [
         [
             _mark(row),
             Text(one_line(row.variant)),
             *(Text(_axis_text(row.axes.get(name, ()), values)) for name, values in varied.items()),
             verdicts_text(row.counts),
+            Text(_rate(row)),
             Text(shapes_text(row.shapes)),
-            Text(_expected(row)),
+            *([Text(_expected(row))] if deviates else []),
         ]
-        for row in group(cells)
+        for row in rows
     ]
-    print_columns(console, ["ok", "variant", *map(one_line, varied), "verdicts", "shape", "expected"], rows)
+    head = ["ok", "variant", *map(one_line, varied), "verdicts", SEEN, "shape"]
+    print_columns(console, [*head, *(["expected"] if deviates else [])], lines, whole=[SEEN])
+
+
+def _rate(row: Row) -> str:
+    """How often the bug showed, with its interval; of conclusive trials alone."""
+    counted = {verdict: count for verdict, count in row.counts.items() if verdict not in UNCOUNTED}
+    return seen_text(counted) if counted else ""
 
 
 def _axis_text(values: Sequence[Value], all_values: Sequence[Value]) -> str:

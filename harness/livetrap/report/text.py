@@ -13,7 +13,7 @@ from rich.text import Text
 from livetrap.model import BUGS, UNCOUNTED, Verdict
 from livetrap.plaintext import plain
 
-WIDTH = 100
+WIDTH = 120
 """Columns where there is no terminal to ask."""
 GAP = 2
 """Between two columns of a table."""
@@ -34,17 +34,20 @@ class _Console(Console):
 
 
 def console(stream: IO[str]) -> Console:
-    """A console that treats text as text: no markup, no emoji, no guessed highlights; 100 columns off a terminal."""
+    """A console that treats text as text: no markup, no emoji, no guessed highlights; 120 columns off a terminal."""
     terminal = bool(getattr(stream, "isatty", lambda: False)())
     return _Console(
         file=stream, width=None if terminal else WIDTH, markup=False, emoji=False, highlight=False, soft_wrap=False
     )
 
 
-def print_columns(console: Console, head: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
-    """A table without lines, wrapped between words as long as the width allows."""
+def print_columns(
+    console: Console, head: Sequence[str], rows: Sequence[Sequence[Text]], *, whole: Sequence[str] = ()
+) -> None:
+    """A table without lines, wrapped between words as long as the width allows; columns in `whole` are not wrapped."""
     columns = [[title, *(row[i].plain for row in rows)] for i, title in enumerate(head)]
-    widths = fit(columns, console.width - GAP * (len(head) - 1))
+    unbroken = [[text.replace(" ", "_") for text in texts] if texts[0] in whole else texts for texts in columns]
+    widths = fit(unbroken, console.width - GAP * (len(head) - 1))
     table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="dim")
     for title, width in zip(head, widths, strict=True):
         table.add_column(title, overflow="fold", width=width)

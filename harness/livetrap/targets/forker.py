@@ -29,6 +29,7 @@ else:
 
 _GIVE_UP_S = 30.0
 _PAGE = "LIVETRAP_PAGE"
+_DATA = "LIVETRAP_DATA"
 _FD_BYTES = 4
 """Of a descriptor sent along: a C int."""
 
@@ -109,7 +110,7 @@ class Forker:
     def _start(self, message: Message, page: int) -> int:
         """What the child reads is made ready here, and stays alive until the fork: it has a copy."""
         values: Any = message
-        _, name, path, spec, kernel, technique, align, threads, seed, arguments, masks, mask_words, qos = values
+        _, name, path, spec, kernel, technique, align, threads, seed, arguments, masks, mask_words, qos, data = values
         module = self._module(name, path)
         ffi, lib = module.ffi, module.lib
         alive = [ffi.new("char[]", text) for text in (kernel, technique, align)]
@@ -120,6 +121,7 @@ class Forker:
         trial = ffi.new("struct lt_trial *", (*alive, threads, seed, given, len(arguments), words, mask_words, classes))
         fds = ffi.new("struct lt_child_fds *", (self._output, page, max(self._highest, page)))
         os.putenv(_PAGE, spec)
+        os.putenv(_DATA, data)
         pid: int = lib.lt_child_start(trial, fds)
         if pid < 0:
             raise OSError(-pid, f"cannot fork: {os.strerror(-pid)}")

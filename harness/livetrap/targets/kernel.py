@@ -41,4 +41,5 @@ def launch_message(*, built: Built, trial: PlannedTrial, spec: str, arguments: d
         masks,
         words,
         tuple(placement.qos) or None,
+        trial.data,
     )

@@ -1,0 +1,57 @@
+"""`livetrap diagnose SCENARIO_OR_FOLDER`: runs a scenario and walks the checklist over what was seen."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Annotated
+
+import typer
+
+from livetrap import resources
+from livetrap import scenario as scenario_file
+from livetrap.cli.campaigning import INTERRUPTED, carry_out, ended_like_ctrl_c
+from livetrap.cli.options import check, numbers, words
+from livetrap.database import check_file
+from livetrap.diagnosis import diagnose
+from livetrap.plan import Options
+from livetrap.report.diagnosis import print_diagnosis
+from livetrap.report.summary import print_end
+from livetrap.report.text import console
+
+List = list[str] | None
+
+
+def diagnose_command(
+    context: typer.Context,
+    scenario: Annotated[
+        str, typer.Argument(metavar="SCENARIO_OR_FOLDER", help="A name that `livetrap list` shows, or a folder.")
+    ],
+    threads: Annotated[List, typer.Option(metavar="1,2,4", help="Thread counts; keep 1 among them.")] = None,
+    placement: Annotated[List, typer.Option(metavar="free,one-core", help="Where the threads may run.")] = None,
+    trials: Annotated[int | None, typer.Option(metavar="N", help="Trials a cell.")] = None,
+    timeout: Annotated[float | None, typer.Option(metavar="S", help="Time limit of a trial, in seconds.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Repeats the order and the seeds of a run.")] = None,
+    db: Annotated[str | None, typer.Option(metavar="FILE", help="Where to record; an existing file grows.")] = None,
+) -> int:
+    """Runs a scenario and answers seven questions from it: what it is, what to do now, what to do for good."""
+    options = Options(
+        threads=numbers("threads", threads),
+        placement=words("placement", placement),
+        trials=trials,
+        timeout_s=timeout,
+        seed=seed,
+    )
+    kernels, techniques = resources.kernel_names(), resources.technique_names()
+    loaded = scenario_file.load(
+        scenario, scenarios_dir=resources.scenarios_dir(), kernels=kernels, techniques=techniques
+    )
+    check(options, techniques=techniques)
+    if db is not None:
+        check_file(db)  # before anything is built
+    out = console(sys.stdout)
+    with ended_like_ctrl_c():
+        done = carry_out(loaded, options, db=db, command=shlex.join(["livetrap", *(context.obj or [])]))
+        print_diagnosis(out, diagnose(done.plan, done.records, done.outcome))
+        print_end(out, done.outcome, done.records, took_s=done.took_s, db=done.db, interrupted=done.interrupted)
+    return INTERRUPTED if done.interrupted else done.outcome.exit_status
