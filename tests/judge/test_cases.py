@@ -222,3 +222,7 @@ def test_a_sleeper_that_wakes_to_release_starts_the_allowance_anew() -> None:
     )
     got = World([waiter, releaser], ends_at_ms=620).judge()
     assert got.verdict is Verdict.PASSED
+
+
+def test_a_process_whose_threads_have_all_gone_is_slow() -> None:
+    assert World([gone(), gone()], rules=Rules(limit_s=2)).judge().verdict is Verdict.SLOW

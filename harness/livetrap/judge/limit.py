@@ -60,6 +60,8 @@ def at_limit(
         named = ", ".join(f"thread {id_.tid}" for id_ in left) or "none"
         reason = f"{len(spun)} spun throughout; still to be woken from outside: {named}"
         return say(Verdict.LIVELOCK, 7, reason, wakeable=left)
+    if not threads:
+        return say(Verdict.SLOW, 9, "no thread of the target is left, and its process is still there")
     if all(thread.role in {Role.PARKED, Role.POLLING, Role.EXITED} for thread in threads):
         return say(Verdict.WAITING, 8, "asleep at the time limit, and something may still wake it")
     return say(Verdict.SLOW, 9, "unfinished at the time limit, and nothing more can be said")
