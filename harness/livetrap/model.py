@@ -296,7 +296,13 @@ class Rules(Frozen, kw_only=True):
     switch_allowance: int = 20
     """The same in times scheduled in: a yield loop runs often and briefly."""
     timer_fires: int = 3
-    """Wake-ups by a timer, without a beat, after which a sleeper is known to poll."""
+    """Wake-ups by a timer, without a beat, after which a sleeper is known to poll ..."""
+    poller_s: float = 2.5
+    """... if it has done so for that long: it may have napped before it does something."""
+    burst_s: float = 0.5
+    """A thread that waits again and again spins in bursts only when nothing has beaten for this long ..."""
+    burst_cpu_ns: int = 1_000_000
+    """... and each time it used less CPU time than this: more, and it computes between its waits."""
     starved_after_s: float = 0.3
     """A thread that wanted a CPU for this long and got under `starved_share` of it is starved by the host."""
     starved_share: float = 0.05

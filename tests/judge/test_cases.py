@@ -9,6 +9,7 @@ import pytest
 from livetrap.model import Certainty, Gaps, Mark, Rules, ThreadState, Verdict, WaitKind, WakeSource
 from tests.judge.world import (
     Now,
+    Thread,
     World,
     beater,
     computer,
@@ -226,3 +227,88 @@ def test_a_sleeper_that_wakes_to_release_starts_the_allowance_anew() -> None:
 
 def test_a_process_whose_threads_have_all_gone_is_slow() -> None:
     assert World([gone(), gone()], rules=Rules(limit_s=2)).judge().verdict is Verdict.SLOW
+
+
+def _layered(period: float, *, me: int, of: int = 2) -> Thread:
+    """Computes when it is its turn, else sleeps at a barrier; many layers, and never a beat in between."""
+
+    def at(t: float) -> Now:
+        layer = int(t / period)
+        mine = layer % of == me
+        before = layer // of + (1 if layer % of > me else 0)
+        return Now(
+            state=ThreadState.RUNNING if mine else ThreadState.ASLEEP,
+            cpu_ms=before * period + (t % period if mine else 0),
+            switches=layer + 1,
+            mark=Mark.RUN if mine else Mark.WAIT,
+            kind=WaitKind.UNTIMED,
+            site=1,
+            arrivals=layer,
+            wake=WakeSource.NONE,
+        )
+
+    return at
+
+
+def _waits(thread: Thread, kind: WaitKind) -> Thread:
+    return lambda t: dataclasses.replace(thread(t), kind=kind)
+
+
+def test_many_barriers_to_a_beat_with_work_between_them_are_no_livelock() -> None:
+    assert World([_layered(20, me=0), _layered(20, me=1)], ends_at_ms=1500).judge().verdict is Verdict.PASSED
+
+
+def test_waits_that_a_healthy_gap_held_are_no_sign_of_a_livelock() -> None:
+    """Thirty short waits to a beat, every 100 ms; then a gap six times as long, with six times as many."""
+
+    def phases(t: float) -> Now:
+        return Now(
+            cpu_ms=t * 0.05,
+            switches=int(t),
+            mark=Mark.WAIT,
+            kind=WaitKind.UNTIMED,
+            site=7,
+            arrivals=int(t * 0.3),
+            beats=int(t / 100) if t < 1000 else 10 + int(t >= 1250),
+        )
+
+    assert World([phases, phases], ends_at_ms=1300).judge().verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize("kind", [WaitKind.OUTSIDE, WaitKind.TIMED])
+def test_a_busy_wait_for_a_time_or_for_outside_is_named_at_the_limit(kind: WaitKind) -> None:
+    busy = _waits(spinner(beats=1), kind)
+    assert World([busy, busy], ends_at_ms=1500).judge().verdict is Verdict.PASSED
+    got = World([busy, busy], rules=Rules(limit_s=3)).judge()
+    assert (got.verdict, got.rule, len(got.wakeable)) == (Verdict.LIVELOCK, "limit-7", 2)
+
+
+def test_a_poll_with_a_time_out_that_is_marked_outside_is_waiting() -> None:
+    def polls(t: float) -> Now:
+        return dataclasses.replace(poller(100, mark=Mark.WAIT)(t), kind=WaitKind.OUTSIDE, arrivals=1, beats=1)
+
+    assert World([polls], rules=Rules(limit_s=4)).judge().verdict is Verdict.WAITING
+
+
+def test_a_helper_that_naps_before_it_releases_is_waited_for() -> None:
+    helper = poller(300, slot=False)
+    assert World([spinner(beats=1), spinner(beats=1), helper], ends_at_ms=2400).judge().verdict is Verdict.PASSED
+
+
+def test_a_producer_that_naps_in_a_marked_wait_is_waited_for() -> None:
+    producer = _waits(poller(300, mark=Mark.WAIT), WaitKind.TIMED)
+    assert World([spinner(beats=1), spinner(beats=1), producer], ends_at_ms=2400).judge().verdict is Verdict.PASSED
+
+
+def test_a_team_that_starves_itself_is_not_starved_by_the_host() -> None:
+    """Sixty-four spinners on two CPUs get three per cent each: they take it from one another."""
+
+    def spins(t: float) -> Now:
+        return dataclasses.replace(spinner(share=2 / 64, beats=1)(t), switches=int(t / 120))
+
+    team = [spins for _ in range(63)]
+    assert World([*team, sleeper(WakeSource.TIMER, mark=Mark.RUN)], rules=Rules(limit_s=4)).judge().verdict is (
+        Verdict.LIVELOCK
+    )
+    starved = World([*team, hungry()], rules=Rules(limit_s=4)).judge()
+    assert starved.verdict is Verdict.INCONCLUSIVE

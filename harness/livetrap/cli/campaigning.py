@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from livetrap import build, campaign, expectations
+from livetrap import build, campaign, expectations, resources
+from livetrap import scenario as scenario_file
+from livetrap.cli.options import check
+from livetrap.database import check_file
 from livetrap.model import Frozen, PlannedTrial, Record
 from livetrap.plan import Options, Plan
 from livetrap.report.lines import Lines
@@ -35,6 +38,21 @@ class Done(Frozen, kw_only=True):
     db: Path
     took_s: float
     interrupted: bool
+
+
+def load(where: str, options: Options, *, db: str | None) -> Scenario:
+    """The scenario of a command line, checked as far as can be before anything is built. HarnessError: it is bad."""
+    techniques = resources.technique_names()
+    loaded = scenario_file.load(
+        where,
+        scenarios_dir=resources.scenarios_dir(),
+        kernels=resources.kernel_names(),
+        techniques=techniques,
+    )
+    check(options, techniques=techniques)
+    if db is not None:
+        check_file(db)
+    return loaded
 
 
 def carry_out(loaded: Scenario, options: Options, *, db: str | None, lines: Lines | None = None, command: str) -> Done:

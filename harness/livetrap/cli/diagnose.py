@@ -8,11 +8,8 @@ from typing import Annotated
 
 import typer
 
-from livetrap import resources
-from livetrap import scenario as scenario_file
-from livetrap.cli.campaigning import INTERRUPTED, carry_out, ended_like_ctrl_c
-from livetrap.cli.options import check, numbers, words
-from livetrap.database import check_file
+from livetrap.cli.campaigning import INTERRUPTED, carry_out, ended_like_ctrl_c, load
+from livetrap.cli.options import numbers, words
 from livetrap.diagnosis import diagnose
 from livetrap.plan import Options
 from livetrap.report.diagnosis import print_diagnosis
@@ -42,13 +39,7 @@ def diagnose_command(
         timeout_s=timeout,
         seed=seed,
     )
-    kernels, techniques = resources.kernel_names(), resources.technique_names()
-    loaded = scenario_file.load(
-        scenario, scenarios_dir=resources.scenarios_dir(), kernels=kernels, techniques=techniques
-    )
-    check(options, techniques=techniques)
-    if db is not None:
-        check_file(db)  # before anything is built
+    loaded = load(scenario, options, db=db)
     out = console(sys.stdout)
     with ended_like_ctrl_c():
         done = carry_out(loaded, options, db=db, command=shlex.join(["livetrap", *(context.obj or [])]))

@@ -9,11 +9,8 @@ from typing import IO, Annotated
 
 import typer
 
-from livetrap import resources
-from livetrap import scenario as scenario_file
-from livetrap.cli.campaigning import INTERRUPTED, carry_out, ended_like_ctrl_c
-from livetrap.cli.options import axes, check, numbers, words
-from livetrap.database import check_file
+from livetrap.cli.campaigning import INTERRUPTED, carry_out, ended_like_ctrl_c, load
+from livetrap.cli.options import axes, numbers, words
 from livetrap.plan import Options
 from livetrap.report.lines import Lines, open_lines
 from livetrap.report.summary import print_end, print_summary
@@ -54,13 +51,7 @@ def run_command(  # noqa: PLR0913, PLR0917 - one parameter an option
         timeout_s=timeout,
         seed=seed,
     )
-    kernels, techniques = resources.kernel_names(), resources.technique_names()
-    loaded = scenario_file.load(
-        scenario, scenarios_dir=resources.scenarios_dir(), kernels=kernels, techniques=techniques
-    )
-    check(options, techniques=techniques)
-    if db is not None:
-        check_file(db)  # before anything is built
+    loaded = load(scenario, options, db=db)
     command = shlex.join(["livetrap", *(context.obj or [])])
     with open_lines(json) if json else contextlib.nullcontext() as lines, ended_like_ctrl_c():
         out = sys.stderr if json == "-" else sys.stdout

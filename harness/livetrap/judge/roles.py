@@ -49,16 +49,15 @@ def _judge(track: Track, state: State) -> ThreadJudgement:
 
 
 def role_of(track: Track, state: State) -> tuple[Role, WakeSource | None]:
-    """The thread's role, and the wake source of one that sleeps."""
-    rules = state.rules
+    """The thread's role, and what could still wake or release it."""
     if track.state is ThreadState.GONE or track.mark is Mark.DONE:
         return Role.EXITED, None
     if track.state is ThreadState.STOPPED:
         return Role.STOPPED, None
-    if spins_in_bursts(track, rules):
+    if spins_in_bursts(track, state):
         return Role.SPINNING, None
     if track.awake:
-        return _awake(track, state), None
+        return _awake(track, state), _released_by(track)
     if track.state is ThreadState.UNINTERRUPTIBLE:
         return Role.PARKED, WakeSource.OUTSIDE
     if track.state is ThreadState.UNKNOWN:
@@ -66,16 +65,26 @@ def role_of(track: Track, state: State) -> tuple[Role, WakeSource | None]:
     return _asleep(track, state)
 
 
-def spins_in_bursts(track: Track, rules: Rules) -> bool:
-    """It waits, and has been let go to wait again, or has been woken in vain, again and again without a beat."""
-    if track.mark not in {Mark.WAIT, Mark.RUN}:
+def spins_in_bursts(track: Track, state: State) -> bool:
+    """It waits, and has been let go to wait again, or has been woken in vain, again and again without a beat.
+
+    A thread that says that it waits for something outside is let off: what it waits for may still come.
+    """
+    rules = state.rules
+    if track.mark not in {Mark.WAIT, Mark.RUN} or (track.slot and track.slot.kind is WaitKind.OUTSIDE):
         return False
-    if track.arrivals_since_beat >= rules.switch_allowance:
+    waits = track.arrivals_since_beat
+    # What healthy gaps held of waits in this trial is no sign of a livelock, nor are waits with work between them.
+    often = waits >= max(rules.switch_allowance, rules.gap_factor * state.most_waits)
+    if often and state.since_beat_ns >= rules.burst_s * 1e9 and track.beat_cpu_ns < waits * rules.burst_cpu_ns:
         return True
     if track.mark is not Mark.WAIT:
         return False
-    timed = track.wake is WakeSource.TIMER or (track.slot is not None and track.slot.kind is WaitKind.TIMED)
-    return track.wakes >= (rules.timer_fires if timed else rules.switch_allowance)
+    naps = track.slot is not None and track.slot.kind is WaitKind.TIMED
+    timed = naps or track.wake is WakeSource.TIMER
+    patience_s = rules.poller_s if naps else rules.burst_s
+    woken_in_vain = track.wakes >= (rules.timer_fires if timed else rules.switch_allowance)
+    return woken_in_vain and state.since_beat_ns >= patience_s * 1e9
 
 
 def over_allowance(track: Track, rules: Rules) -> bool:
@@ -96,6 +105,9 @@ def starved_ns(track: Track, state: State) -> int:
     """For how long, since the last beat, it wanted a CPU and got next to none, in ns."""
     rules, elapsed = state.rules, state.since_beat_ns
     if elapsed <= 0 or track.beat_cpu_ns >= rules.starved_share * elapsed:
+        return 0
+    # Its own siblings are not the host: a team of many threads on few CPUs takes the time from one another.
+    if track.beat_cpu_ns >= state.most_cpu_ns / 4 and state.total_cpu_ns >= elapsed / 2:
         return 0
     # A yield loop uses next to no CPU too, but it is let run often.
     if track.beat_switches >= rules.switch_allowance * max(1.0, elapsed / (rules.starved_after_s * 1e9)):
@@ -122,12 +134,24 @@ def _awake(track: Track, state: State) -> Role:
     return Role.UNDECIDED if track.mark is Mark.WAIT else Role.COMPUTING
 
 
+def _released_by(track: Track) -> WakeSource | None:
+    """Of one that is awake and says that it waits for a time, or for something outside: that may still come."""
+    if track.mark is not Mark.WAIT or track.slot is None:
+        return None
+    return {WaitKind.TIMED: WakeSource.TIMER, WaitKind.OUTSIDE: WakeSource.OUTSIDE}.get(track.slot.kind)
+
+
 def _asleep(track: Track, state: State) -> tuple[Role, WakeSource | None]:
     rules = state.rules
     slept_ns = state.now_ns - track.asleep_since_ns if track.asleep_since_ns is not None else 0
     if track.wakes > 0 and track.wake in {WakeSource.TIMER, WakeSource.OUTSIDE}:
-        idle = track.wake is WakeSource.TIMER and track.wakes >= rules.timer_fires
-        idle = idle and state.ever_beat and track.mark in {Mark.NONE, Mark.PARKED}
+        fired = track.wake is WakeSource.TIMER and track.wakes >= rules.timer_fires
+        idle = (
+            fired
+            and state.since_beat_ns >= rules.poller_s * 1e9
+            and state.ever_beat
+            and track.mark in {Mark.NONE, Mark.PARKED}
+        )
         return Role.POLLING, WakeSource.NONE if idle else track.wake
     if slept_ns < rules.settled_sleep_s * 1e9:
         return Role.UNDECIDED, track.wake_now

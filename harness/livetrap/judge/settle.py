@@ -79,20 +79,15 @@ def settle(
 
 
 def nothing_can_act(threads: tuple[ThreadJudgement, ...]) -> bool:
-    """No thread could end the stall: none may act, and no sleeper's wake source is left."""
-    return all(
-        thread.role not in MAY_STILL_ACT
-        and (thread.role not in {Role.PARKED, Role.POLLING} or thread.wake is WakeSource.NONE)
-        for thread in threads
-    )
+    """No thread could end the stall: none may act, and nothing is left that could wake or release one."""
+    return not wakeable(threads) and all(thread.role not in MAY_STILL_ACT for thread in threads)
 
 
 def wakeable(threads: tuple[ThreadJudgement, ...]) -> tuple[ThreadId, ...]:
-    """Sleepers that something could still wake."""
+    """Threads that a timer or something outside could still wake, or release from a spin."""
+    waiting = {Role.PARKED, Role.POLLING, Role.SPINNING}
     return tuple(
-        thread.id
-        for thread in threads
-        if thread.role in {Role.PARKED, Role.POLLING} and thread.wake is not WakeSource.NONE
+        thread.id for thread in threads if thread.role in waiting and thread.wake not in {None, WakeSource.NONE}
     )
 
 

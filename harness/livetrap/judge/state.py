@@ -125,6 +125,12 @@ class State(Frozen, kw_only=True):
     suspended_ns: int = 0
     """Machine suspension since the last beat."""
     suspended_total_ns: int = 0
+    total_cpu_ns: int = 0
+    """CPU time of all threads together since the last beat."""
+    most_cpu_ns: int = 0
+    """CPU time of the thread that got most of it since the last beat."""
+    most_waits: int = 0
+    """Most waits that a thread began between two beats."""
     tracks: dict[ThreadId, Track] = msgspec.field(default_factory=dict)
     ever_suspect: bool = False
     gathered_ns: int = 0
