@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from livetrap.build import Built, Compiler, build, check_flags, default_cache, find_compiler, manifest
+from livetrap.build import (
+    Built,
+    Compiler,
+    build,
+    check_cache,
+    check_flags,
+    default_cache,
+    find,
+    find_compiler,
+    kept_manifest,
+    manifest,
+)
 from livetrap.build.cache import Cache, key
 from livetrap.build.compilers import environment, family_of
+from livetrap.build.module import Runner
 from livetrap.build.sources import Unit, declarations, headers, kernel_files, object_key, registry, units
 from livetrap.errors import HarnessError
 from livetrap.model import BuildSpec, NotAvailable
@@ -239,7 +253,51 @@ def test_module_made_twice_at_once(tmp_path: Path) -> None:
             made = workshop / "module"
             made.mkdir()
             (made / "file").write_text(text)
-            assert (cache.keep_module(made, "k") / "file").read_text() == "first"
+            assert (cache.keep_module(made, "k", "file") / "file").read_text() == "first"
+
+
+def test_a_damaged_module_is_not_whole(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    assert not cache.whole("k", "file")
+    with cache.workshop() as workshop:
+        (workshop / "module").mkdir()
+        (workshop / "module" / "file").write_bytes(b"code")
+        place = cache.keep_module(workshop / "module", "k", "file")
+    assert cache.whole("k", "file")
+    for damaged in (b"cod", b"codf", b""):
+        (place / "file").write_bytes(damaged)
+        assert not cache.whole("k", "file")
+    (place / "file").unlink()
+    assert not cache.whole("k", "file")
+
+
+def test_check_cache_is_what_a_build_would_say(tmp_path: Path) -> None:
+    check_cache(tmp_path / "cache")
+    assert not list((tmp_path / "cache").glob("tmp-*"))
+    (tmp_path / "file").touch()
+    with pytest.raises(HarnessError, match="not a folder"):
+        check_cache(tmp_path / "file")
+
+
+def test_temporary_files_of_a_compiler_are_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    unit = Unit(name="kernel_x", source=Path("x.c"), text="", flags=("-O2",))
+    keys = set()
+    for folder in ("/one", "/other"):
+        monkeypatch.setenv("TMPDIR", folder)
+        assert "TMPDIR" not in environment()
+        keys.add(object_key(unit, content="int x;", compiler=GCC, headers_key="h"))
+    assert len(keys) == 1
+    script = tmp_path / "compiler"
+    script.write_text('#!/bin/sh\necho "$TMPDIR"\n')
+    script.chmod(0o755)
+    assert Runner(tmp_path / "private").run((str(script),)) == (f"{tmp_path / 'private'}\n", "")
+
+
+def test_no_compiler_starts_after_the_end(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    runner.end_all()
+    with pytest.raises(HarnessError, match="ended"):
+        runner.run((sys.executable, "--version"))
 
 
 # --- with a compiler --------------------------------------------------------------------------------------------------
@@ -384,12 +442,91 @@ def test_two_processes_build_the_same(compiler: Compiler, cache: Path) -> None:
     assert not list(cache.glob("tmp-*"))
 
 
+def cut(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def shorten(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:1000])
+
+
+def overwrite(file: Path) -> None:
+    file.write_bytes(b"x" * file.stat().st_size)
+
+
 @pytest.mark.slow
-def test_an_empty_file_in_the_cache_is_made_anew(compiler: Compiler, cache: Path) -> None:
+@pytest.mark.parametrize("damage", [cut, shorten, overwrite])
+def test_what_is_damaged_in_the_cache_is_made_anew(
+    compiler: Compiler, cache: Path, damage: Callable[[Path], None]
+) -> None:
     before = set((cache / "objects").iterdir())
-    first: Built = build(spec("-O1", "-DCUT"), compiler=compiler, cache=cache)
+    wanted = spec("-O1", f"-DDAMAGE_{damage.__name__}")
+    first: Built = build(wanted, compiler=compiler, cache=cache)
+    assert manifest(first).kernels
     for file in (first.path, *(set((cache / "objects").iterdir()) - before)):
-        file.write_bytes(b"")
-    assert build(spec("-O1", "-DCUT"), compiler=compiler, cache=cache).fresh
-    assert first.path.stat().st_size > 0
-    assert not build(spec("-O1", "-DCUT"), compiler=compiler, cache=cache).fresh
+        damage(file)
+    assert find(wanted, compiler=compiler, cache=cache) is None
+    again = build(wanted, compiler=compiler, cache=cache)
+    assert again.fresh
+    assert set(manifest(again).kernels) == {"flag_handoff"}
+    assert not build(wanted, compiler=compiler, cache=cache).fresh
+
+
+@pytest.mark.slow
+def test_a_build_is_told_of_once_and_asked_once(
+    tmp_path: Path, compiler: Compiler, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    wanted = spec(kernel="own", file=own(tmp_path, "told"))
+    assert find(wanted, compiler=compiler, cache=cache) is None
+    for _ in range(2):
+        built = build(wanted, compiler=compiler, cache=cache, starting=lambda: told.append("x"))
+    assert told == ["x"]
+    assert find(wanted, compiler=compiler, cache=cache) == built
+    assert kept_manifest(built) is None
+    first = manifest(built)
+    assert kept_manifest(built) == first
+    with monkeypatch.context() as patched:
+        patched.setattr(importlib.import_module("livetrap.build.manifest"), "read", None)
+        assert manifest(built) == first
+    (kept,) = built.path.parent.glob("*.json")
+    kept.write_text('{"kernels": ')
+    assert manifest(built) == first
+
+
+INTERRUPTED = """
+import sys, threading, os, signal, time
+from pathlib import Path
+from livetrap.build import build, find_compiler
+from livetrap.model import BuildSpec
+spec = BuildSpec(compiler=sys.argv[2], flags=("-O1", "-DINTERRUPTED"), kernel="own", kernel_file=sys.argv[3])
+def interrupt():
+    while not list(Path(sys.argv[1]).glob("tmp-*/*.[is]")):
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    build(spec, compiler=find_compiler(sys.argv[2]), cache=Path(sys.argv[1]))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.slow
+def test_an_interrupted_build_leaves_nothing(tmp_path: Path, compiler: Compiler) -> None:
+    """Not even what a compiler that is killed leaves in the folder for temporary files."""
+    many = "\n".join(f"int f{n}(int x) {{ for (int i = 0; i < x; i++) x ^= i * {n}; return x; }}" for n in range(20000))
+    file = own(tmp_path, "slow", OWN + many)
+    cache, elsewhere = tmp_path / "cache", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(cache), compiler.name, str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "TMPDIR": str(elsewhere)},
+    )
+    assert done.stdout == "interrupted\n", done.stderr
+    assert not list(elsewhere.iterdir())
+    assert not list(cache.glob("tmp-*"))

@@ -6,8 +6,9 @@ import io
 import json
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ import livetrap.cli.rejudge as rejudge_module
 from livetrap import __version__, cli
 from livetrap.cli import main
 from livetrap.cli.options import axes, numbers, words
+from livetrap.cli.options import flags as flag_lists
 from livetrap.errors import HarnessError
 from livetrap.expectations import Outcome
 from livetrap.model import Certainty, Cpu, Gaps, Judgement, NotAvailable, Record, Rules, Shape, Topology, Verdict
@@ -72,6 +74,25 @@ BAD_USAGE = [
     (["run", "raw-spin-flag", "--timeout", "0"], "--timeout 0"),
     (["run", "raw-spin-flag", "--timeout", "nan"], "--timeout nan"),
     (["run", "raw-spin-flag", "--timeout", "soon"], "--timeout"),
+    (["run", "raw-spin-flag", "--timeout", "1e-9"], "--timeout 1e-09: must be from 0.05"),
+    (["run", "raw-spin-flag", "--threads", "1,,2"], "--threads '1,,2': has an empty value"),
+    (["run", "raw-spin-flag", "--threads", "1,"], "--threads '1,': has an empty value"),
+    (["run", "raw-spin-flag", "--variant", "buggy,"], "--variant 'buggy,': has an empty value"),
+    (["run", "raw-spin-flag", "--flags=-O1,,-O2"], "--flags '-O1,,-O2': has an empty value"),
+    (["run", "raw-spin-flag", "--axis", "body=empty,"], "--axis 'body=empty,'"),
+    (["run", "raw-spin-flag", "--flags=-Wl,-zfoo"], "'-Wl,-zfoo' cannot be used"),
+    (["run", "raw-spin-flag", "--flags=-O2 -Xq"], "'-Xq' is not for compiling"),
+    (["run", "raw-spin-flag", "--flags=-g"], "no optimisation level"),
+    (["run", "raw-spin-flag", "--technique", "raw_spinn"], "did you mean 'raw_spin'"),
+    (["run", "raw-spin-flag", "--compiler", "/bin/false"], "'/bin/false': is no C compiler"),
+    (["run", "raw-spin-flag", "--compiler", "/no/such/gcc"], "'/no/such/gcc': is no C compiler"),
+    (["run", "raw-spin-flag", "--compiler", "gcx"], "unknown compiler 'gcx'"),
+    (["run", "raw-spin-flag", "--json="], "--json is empty"),
+    (["run", "raw-spin-flag", "--db="], "--db is empty"),
+    (["run", "raw-spin-flag", "--json", "/"], "is a folder"),
+    (["diagnose", "raw-spin-flag", "--db="], "--db is empty"),
+    (["show", "", "1"], "DB is empty"),
+    (["rejudge", ""], "DB is empty"),
     (["run", "raw-spin-flag", "--trials", "0"], "--trials 0"),
     (["run", "raw-spin-flag", "--seed", "-1"], "seed -1"),
     (["run", "raw-spin-flag", "--placement", "fre"], "did you mean 'free'"),
@@ -134,7 +155,7 @@ def test_a_reader_that_leaves_is_no_error(monkeypatch: pytest.MonkeyPatch, capsy
 
 
 def test_lists_may_be_repeated_and_have_commas() -> None:
-    assert words("flags", ["-O1,-O2 -g", "-O1", " -O3 ,"]) == ("-O1", "-O2 -g", "-O3")
+    assert words("flags", ["-O1,-O2 -g", "-O1", " -O3 , x"]) == ("-O1", "-O2 -g", "-O3", "x")
     assert words("flags", None) == ()
     assert numbers("threads", ["1,2", "4", "2"]) == (1, 2, 4)
     assert axes(["body=empty,volatile_counter", "align=spin", "body=empty,x"]) == {
@@ -142,6 +163,29 @@ def test_lists_may_be_repeated_and_have_commas() -> None:
         "align": ("spin",),
     }
     assert axes(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["-O1,-O2"], ("-O1", "-O2")),
+        (["-O1 , -O2 -g", "-O1"], ("-O1", "-O2 -g")),
+        (["-O2 -fsanitize=undefined,bounds,-O3"], ("-O2 -fsanitize=undefined,bounds", "-O3")),
+        (["-O2 -DPAIR=1,-2,-O3"], ("-O2 -DPAIR=1,-2", "-O3")),
+        (["-O2 -Wl,-zfoo,-y,-O3"], ("-O2 -Wl,-zfoo,-y,-O3",)),
+        (["-O2,-Wl,-zfoo,-O3"], ("-O2", "-Wl,-zfoo,-O3")),
+        (["-O2 -Wl,-zfoo -g,-O3"], ("-O2 -Wl,-zfoo -g", "-O3")),
+        (None, ()),
+    ],
+)
+def test_a_comma_in_flags_splits_only_before_a_flag(given: list[str] | None, expected: tuple[str, ...]) -> None:
+    assert flag_lists(given) == expected
+
+
+@pytest.mark.parametrize("given", ["", ",", "-O1,", ",-O1", "-O1,,-O2"])
+def test_empty_flags(given: str) -> None:
+    with pytest.raises(HarnessError, match="empty"):
+        flag_lists([given])
 
 
 # --- run, with a campaign that only pretends ------------------------------------------------------------------------
@@ -253,17 +297,28 @@ def terminate() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Puts back what an interruption leaves ignored."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("handlers")
 @pytest.mark.parametrize("ends_with", [interrupt, terminate])
 def test_an_interrupted_run_ends_with_a_summary(
     ends_with: Callable[[], None], pretend: Pretence, tmp_path: Path, capsys: Capture
 ) -> None:
     pretend.ends_with = ends_with
-    before = signal.getsignal(signal.SIGTERM)
     assert main(["run", "raw-spin-flag", "--db", str(tmp_path / "a.db")]) == 130
     out, err = capsys.readouterr()
     assert "interrupted: 0 cells, 2 trials" in out
     assert "Traceback" not in out + err
-    assert signal.getsignal(signal.SIGTERM) is before
+    # After a signal, all are ignored until the process has ended.
+    ignored = signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    assert ignored == (signal.getsignal(signal.SIGINT) is signal.SIG_IGN) == (ends_with is terminate)
     with Store.open(tmp_path / "a.db", create=False) as store:
         assert store.ids() == [1, 2]
 
@@ -283,7 +338,89 @@ def test_a_full_disk_in_mid_campaign(pretend: Pretence, tmp_path: Path, capsys: 
 
     pretend.ends_with = full
     assert main(["run", "raw-spin-flag", "--db", str(tmp_path / "a.db")]) == 3
-    assert capsys.readouterr().err.splitlines()[-1] == "livetrap: a.db: the disk is full"
+    out, err = capsys.readouterr()
+    assert err.splitlines()[-1] == "livetrap: a.db: the disk is full"
+    assert "ended early: 0 cells, 2 trials" in out
+    assert "as expected" not in out
+    assert f"livetrap show {tmp_path / 'a.db'} 1" in out
+
+
+@pytest.mark.usefixtures("handlers")
+def test_an_interrupt_while_the_table_is_printed(
+    pretend: Pretence, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pretend
+    monkeypatch.setattr("livetrap.cli.run.print_summary", lambda *_: terminate())
+    assert main(["run", "raw-spin-flag", "--db", str(tmp_path / "a.db")]) == 130
+    assert "interrupted: 0 cells, 2 trials" in capsys.readouterr().out
+
+
+# --- what --json must not destroy ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", ["notes\n", "[1]\n", '{"a": 1}\n', "{\n", "\n", '"schema"\n', "\udcff"])
+def test_json_destroys_nothing_else(content: str, tmp_path: Path, capsys: Capture, pretend: Pretence) -> None:
+    file = tmp_path / "a"
+    file.write_text(content, errors="surrogateescape")
+    before = file.read_bytes()
+    message = one_error(capsys, status=main(["run", "raw-spin-flag", "--json", str(file), "--db", f"{file}.db"]))
+    assert f"{file} has something else in it" in message
+    assert file.read_bytes() == before
+    assert pretend.given is None
+
+
+def test_json_over_a_database(db: Path, capsys: Capture, pretend: Pretence) -> None:
+    before = db.read_bytes()
+    one_error(capsys, status=main(["run", "raw-spin-flag", "--json", str(db)]))
+    assert db.read_bytes() == before
+    assert pretend.given is None
+
+
+@pytest.mark.usefixtures("pretend")
+@pytest.mark.parametrize("content", ["", '{"schema":1,"id":7}\nrest'])
+def test_json_over_its_own_lines(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_text(content)
+    assert main(["run", "raw-spin-flag", "--json", str(file), "--db", str(tmp_path / "a.db")]) == 0
+    assert [json.loads(line)["id"] for line in file.read_text().splitlines()] == [1, 2]
+
+
+def test_json_is_kept_where_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise HarnessError("x.c does not compile")
+
+    monkeypatch.setattr(run_module, "campaign", SimpleNamespace(prepare=fails))
+    file = tmp_path / "a.json"
+    file.write_text('{"schema":1}\n')
+    assert main(["run", "raw-spin-flag", "--json", str(file)]) == 2
+    assert file.read_text() == '{"schema":1}\n'
+
+
+@pytest.mark.usefixtures("pretend")
+@pytest.mark.parametrize("how", ["name", "dots", "link", "hard", "dangling", "log"])
+def test_one_file_for_both(how: str, tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "a.db"
+    other = tmp_path / "other"
+    match how:
+        case "dots":
+            other = tmp_path / ".." / tmp_path.name / "a.db"
+        case "link":
+            path.touch()
+            other.symlink_to(path)
+        case "hard":
+            path.touch()
+            other.hardlink_to(path)
+        case "dangling":
+            other.symlink_to("a.db")
+        case _:
+            other = tmp_path / ("a.db" if how == "name" else "a.db-wal")
+    message = one_error(capsys, status=main(["run", "raw-spin-flag", "--db", str(path), "--json", str(other)]))
+    assert "give each its own" in message
+
+
+@pytest.mark.usefixtures("pretend")
+def test_json_to_what_is_no_file(tmp_path: Path) -> None:
+    assert main(["run", "raw-spin-flag", "--json", os.devnull, "--db", str(tmp_path / "a.db")]) == 0
 
 
 # --- show, rejudge ---------------------------------------------------------------------------------------------------
@@ -381,6 +518,8 @@ def pretend_host(monkeypatch: pytest.MonkeyPatch, topology: Topology, *, compile
     build = SimpleNamespace(
         find_compiler=lambda name: found if compiler else NotAvailable(reason=f"no {name} here"),
         default_cache=lambda: Path("/cache"),
+        check_cache=lambda _: None,
+        python_includes=lambda: (Path("/include"),),
     )
     monkeypatch.setattr(doctor_module, "host", host)
     monkeypatch.setattr(doctor_module, "build", build)
@@ -410,3 +549,57 @@ def test_doctor_of_a_poor_machine(capsys: Capture, monkeypatch: pytest.MonkeyPat
     assert "[n/a] gcc" in out
     assert "[n/a] one-core" in out
     assert "[n/a] efficiency classes" in out
+
+
+@pytest.mark.parametrize("broken", ["check_cache", "python_includes"])
+def test_doctor_tries_what_a_build_needs(broken: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise HarnessError("cache folder /cache belongs to another user (id 7): set LIVETRAP_CACHE")
+
+    pretend_host(monkeypatch, HYBRID, compiler=True)
+    monkeypatch.setattr(f"livetrap.cli.doctor.build.{broken}", fails)
+    assert main(["doctor"]) == 3
+    name = {"check_cache": "builds", "python_includes": "Python.h"}[broken]
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if f" {name} " in line]
+    assert line.startswith("  [n/a]")
+    assert "belongs to another user" in line
+
+
+# --- streams that cannot be written ----------------------------------------------------------------------------------
+
+
+def test_closed_standard_output(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["list"]) == 3
+    err = capsys.readouterr().err
+    assert "standard output is closed" in err
+    assert err.count("\n") == 1
+
+
+CLOSED = [
+    (">&-", 3, "standard output is closed"),
+    (">/dev/full", 3, "standard output cannot be written (No space left on device)"),
+    (">&- 2>&- <&-", 3, ""),
+    ("2>/dev/full", 0, ""),
+    ("2>&- <&-", 0, ""),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(("redirection", "status", "part"), CLOSED)
+@pytest.mark.parametrize("command", ["list", "--version", "--help"])
+def test_streams_of_a_real_process(command: str, redirection: str, status: int, part: str, unbuffered: str) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'"$0" -m livetrap {command} {redirection}', sys.executable],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )
+    assert done.returncode == status
+    assert part in done.stderr
+    assert done.stderr.count("\n") == bool(part)
+    assert bool(done.stdout) == (status == 0)

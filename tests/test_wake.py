@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from livetrap import wake
+from livetrap import syscalls, wake
 from livetrap.model import ThreadState, WakeSource
 
 NONE, TIMER, OUTSIDE, UNKNOWN = WakeSource.NONE, WakeSource.TIMER, WakeSource.OUTSIDE, WakeSource.UNKNOWN
-NUMBERS = {arch: {name: number for number, name in calls.items()} for arch, calls in wake.CALLS.items()}
+NUMBERS = {arch: {name: number for number, name in calls.items()} for arch, calls in syscalls.CALLS.items()}
 MAPS = """\
 7f0000000000-7f0000001000 rw-p 00000000 00:00 0
 7f0000001000-7f0000002000 rw-s 00000000 00:01 99    /dev/shm/x (deleted)
@@ -179,10 +181,75 @@ def test_what_has_to_be_looked_up_beforehand() -> None:
     assert not wake.wants_maps("x86_64", line(202, 1, 0, 5, 0x7FFD))
     assert wake.wants_maps("arm64", line(455, 1, 5, 0, 2))
     assert not wake.wants_maps("x86_64", "running")
-    assert wake.first_descriptor("x86_64", line(0, 7)) == 7
-    assert wake.first_descriptor("arm64", line(63, 7)) == 7
-    assert wake.first_descriptor("x86_64", line(202, 7)) is None
-    assert wake.first_descriptor("x86_64", "junk") is None
+    assert wake.descriptors("x86_64", line(0, 7)) == [7]
+    assert wake.descriptors("arm64", line(63, 7)) == [7]
+    assert wake.descriptors("x86_64", line(202, 7)) == []
+    assert wake.descriptors("x86_64", "junk") == []
+
+
+def polls(arch: str, call: str, *args: int) -> str:
+    return line(NUMBERS[arch][call], *args)
+
+
+def pollfds(*fds: int) -> bytes:
+    return b"".join(struct.pack("=ihh", fd, 1, 0) for fd in fds)
+
+
+@pytest.mark.parametrize(("arch", "call"), [("x86_64", "poll"), ("x86_64", "ppoll"), ("arm64", "ppoll")])
+def test_what_poll_waits_for_stands_in_memory(arch: str, call: str) -> None:
+    for_ever, for_a_time = (MINUS_1_INT, 0) if call == "poll" else (0, 0x7FFE)
+    for_a_time = for_a_time or 50
+    assert wake.poll_memory(arch, polls(arch, call, 0x7FFD, 2, for_ever)) == [(0x7FFD, 16)]
+    assert wake.poll_memory(arch, polls(arch, call, 0x7FFD, 2, for_a_time)) == []
+    for count in (0, 1025, 2**64 - 1):
+        assert wake.poll_memory(arch, polls(arch, call, 0x7FFD, count, for_ever)) == []
+    assert wake.descriptors(arch, polls(arch, call, 0x7FFD, 3, for_ever), [pollfds(5, -1, 9)]) == [5, 9]
+
+
+@pytest.mark.parametrize(("arch", "call"), [("x86_64", "select"), ("x86_64", "pselect6"), ("arm64", "pselect6")])
+def test_what_select_waits_for_stands_in_memory(arch: str, call: str) -> None:
+    text = polls(arch, call, 66, 0x7F00, 0, 0x7F80, 0)
+    assert wake.poll_memory(arch, text) == [(0x7F00, 16), (0x7F80, 16)]
+    assert wake.poll_memory(arch, polls(arch, call, 66, 0x7F00, 0, 0x7F80, 0x7FFE)) == []
+    for count in (0, 1025, MINUS_1):
+        assert wake.poll_memory(arch, polls(arch, call, count, 0x7F00, 0, 0, 0)) == []
+    pieces = [(1 << 3 | 1 << 65 | 1 << 66).to_bytes(16, "little"), (1 << 4).to_bytes(16, "little")]
+    assert wake.descriptors(arch, text, pieces) == [3, 4, 65]
+
+
+def test_what_epoll_waits_for_is_told_by_its_descriptor() -> None:
+    assert wake.epoll_descriptor("x86_64", polls("x86_64", "epoll_wait", 4, 0x7FFD, 8, MINUS_1_INT)) == 4
+    assert wake.epoll_descriptor("arm64", polls("arm64", "epoll_pwait", 4, 0x7FFD, 8, MINUS_1_INT)) == 4
+    assert wake.epoll_descriptor("x86_64", polls("x86_64", "epoll_wait", 4, 0x7FFD, 8, 9)) is None
+    assert wake.epoll_descriptor("x86_64", polls("x86_64", "epoll_pwait2", 4, 0x7FFD, 8, 0x7FFE)) is None
+    assert wake.epoll_descriptor("x86_64", line(0, 4)) is None
+    text = (
+        "pos:\t0\nflags:\t02\nmnt_id:\t15\n"
+        "tfd:        5 events:       19 data:         ffff0005  pos:0 ino:1a sdev:e\n"
+        "tfd:       12 events:       19 data: 7\n"
+    )
+    assert wake.epoll_watches(text) == [(5, 26), (12, -1)]
+    assert wake.epoll_watches("junk") == []
+
+
+@pytest.mark.parametrize("call", ["poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"])
+@pytest.mark.parametrize("inside", [True, False])
+def test_polls_of_pipes_within_the_tree(call: str, inside: bool) -> None:
+    for_ever = MINUS_1_INT if call in {"poll", "epoll_wait", "epoll_pwait"} else 0
+    at = {"poll": 2, "ppoll": 2, "select": 4, "pselect6": 4}.get(call, 3)
+    args = [4, 1, 0, 0, 0]
+    args[at] = for_ever
+    source, words = of(call, *args, fd="pipe:[7]", fd_inside=inside)
+    assert source is (NONE if inside else OUTSIDE)
+    assert "untimed" in words
+    assert "pipe:[7]" in words
+    args[at] = 50
+    assert of(call, *args, fd="pipe:[7]", fd_inside=inside)[0] is TIMER
+
+
+@pytest.mark.parametrize("call", ["rt_sigtimedwait", "semtimedop", "mq_timedreceive", "accept", "pause", "futex_waitv"])
+def test_pipes_excuse_no_other_call(call: str) -> None:
+    assert of(call, 4, 0, 0, 0, 0, fd="pipe:[7]", fd_inside=True)[0] is not NONE
 
 
 def test_mappings() -> None:
@@ -205,11 +272,16 @@ def test_it_never_raises(arch: str, text: str | None, state: ThreadState, maps: 
     source, _ = wake.classify(arch, text, state, maps=maps)
     assert isinstance(source, WakeSource)
     wake.wants_maps(arch, text or "")
-    wake.first_descriptor(arch, text or "")
+    wake.descriptors(arch, text or "")
+    wake.poll_memory(arch, text or "")
+    wake.epoll_descriptor(arch, text or "")
+    wake.epoll_watches(maps)
 
 
-@given(some.sampled_from(sorted(wake.CALLS["x86_64"])), some.lists(some.integers(0, 2**64 - 1), min_size=6, max_size=6))
+@given(
+    some.sampled_from(sorted(syscalls.CALLS["x86_64"])), some.lists(some.integers(0, 2**64 - 1), min_size=6, max_size=6)
+)
 def test_only_a_sleeper_nothing_outside_can_reach_is_convicted(number: int, args: list[int]) -> None:
     source, _ = wake.classify("x86_64", line(number, *args), ThreadState.ASLEEP, pid=1, tree_pids=(1,))
     if source is NONE:
-        assert wake.CALLS["x86_64"][number] in ("futex", "futex_wait")
+        assert syscalls.CALLS["x86_64"][number] in ("futex", "futex_wait")

@@ -103,7 +103,10 @@ struct lt_slot {
     uint32_t resume;      /*  92  mark to go back to after the wait */
     int32_t placed;       /*  96  0 no placement asked for, 1 read back as asked, else -errno */
     uint32_t team_index;  /* 100  1 + this thread's number in livetrap's own team; 0 = not in one */
-    uint8_t reserved[24]; /* 104  */
+    uint32_t depth;       /* 104  waits that it is in, one within the other */
+    uint32_t outer_kind;  /* 108  kind and ... */
+    uint64_t outer_site;  /* 112  ... site of the outermost of several */
+    uint8_t reserved[8];  /* 120  */
 };
 
 struct lt_page_header {
@@ -280,6 +283,7 @@ LT_UNUSED __attribute__((noinline)) static struct lt_slot *lt_slot_claim(void) {
         LT_STORE(slot->resume, (uint32_t)LT_MARK_NONE);
         LT_STORE(slot->placed, 0);
         LT_STORE(slot->team_index, 0u);
+        LT_STORE(slot->depth, 0u);
         LT_STORE(slot->pid, (uint32_t)getpid());
         LT_STORE(slot->tid, lt_thread_id());
         LT_STORE(slot->pc_signal, lt_process.pc_signal);
@@ -313,9 +317,11 @@ LT_UNUSED static inline void lt_beat(void) {
     }
 }
 
+/* Whatever wait it was in is over. */
 LT_UNUSED static inline void lt_set_mark(enum lt_mark mark) {
     struct lt_slot *slot = lt_self();
     if (slot != NULL) {
+        LT_STORE(slot->depth, 0u);
         LT_STORE(slot->mark, (uint32_t)mark);
     }
 }
@@ -329,22 +335,45 @@ LT_UNUSED static inline void lt_parked(void) { lt_set_mark(LT_MARK_PARKED); }
 /* This thread's work is over. */
 LT_UNUSED static inline void lt_done(void) { lt_set_mark(LT_MARK_DONE); }
 
-/* This thread waits at `site`, in the manner of `kind`. */
+/*
+ * This thread waits at `site`, in the manner of `kind`. Waits may lie within one another: while two do, the inner one
+ * shows; a third and further ones only count.
+ */
 LT_UNUSED static inline void lt_wait_begin(uint64_t site, enum lt_wait_kind kind) {
     struct lt_slot *slot = lt_self();
-    if (slot != NULL) {
-        LT_STORE(slot->resume, LT_LOAD(slot->mark));
-        LT_STORE(slot->site, site);
-        LT_STORE(slot->kind, (uint32_t)kind);
-        LT_STORE(slot->arrivals, LT_LOAD(slot->arrivals) + 1u);
-        LT_STORE(slot->mark, (uint32_t)LT_MARK_WAIT);
+    uint32_t depth;
+    if (slot == NULL) {
+        return;
     }
+    depth = LT_LOAD(slot->depth);
+    LT_STORE(slot->depth, depth + 1u);
+    if (depth > 1u) {
+        return;
+    }
+    if (depth == 0u) {
+        LT_STORE(slot->resume, LT_LOAD(slot->mark));
+    } else {
+        LT_STORE(slot->outer_site, LT_LOAD(slot->site));
+        LT_STORE(slot->outer_kind, LT_LOAD(slot->kind));
+    }
+    LT_STORE(slot->site, site);
+    LT_STORE(slot->kind, (uint32_t)kind);
+    LT_STORE(slot->arrivals, LT_LOAD(slot->arrivals) + 1u);
+    LT_STORE(slot->mark, (uint32_t)LT_MARK_WAIT);
 }
 
-/* The wait is over: back to the mark before it. */
+/* The wait is over: back to the wait around it, or to the mark before it. Without a wait it does nothing. */
 LT_UNUSED static inline void lt_wait_end(void) {
     struct lt_slot *slot = lt_self();
-    if (slot != NULL) {
+    uint32_t depth = slot != NULL ? LT_LOAD(slot->depth) : 0u;
+    if (depth == 0u) {
+        return;
+    }
+    LT_STORE(slot->depth, depth - 1u);
+    if (depth == 2u) {
+        LT_STORE(slot->site, LT_LOAD(slot->outer_site));
+        LT_STORE(slot->kind, LT_LOAD(slot->outer_kind));
+    } else if (depth == 1u) {
         LT_STORE(slot->mark, LT_LOAD(slot->resume));
     }
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -26,6 +26,7 @@ from livetrap.model import (
     Shape,
     Verdict,
 )
+from livetrap.narrowing import narrow, no_technique
 from livetrap.observe.symbols import resolve_site
 from livetrap.plan import Options, Plan, arguments, plan
 from livetrap.scenario_model import Scenario, axes_of
@@ -81,7 +82,9 @@ def prepare(
         missing = build.find_compiler("gcc")
         reason = missing.reason if isinstance(missing, NotAvailable) else "the compilers asked for are not installed"
         raise HarnessError(f"no C compiler: {reason}", status=3)
-    manifest = _manifest(scenario, options, compilers=compilers, cache=cache, note=note)
+    check(scenario, options=options, compilers=compilers)
+    builder = _Builder(compilers, cache=cache, note=note)
+    manifest = _manifest(scenario, options, builder=builder)
     planned = plan(
         scenario,
         options=options,
@@ -94,18 +97,64 @@ def prepare(
     if scenario.target.data:
         equipped = data.equip(planned.trials, scenario.target.data, kernel=kernel, cache=cache)
         planned = msgspec.structs.replace(planned, trials=equipped)
-    builds: dict[BuildSpec, build.Built] = {}
-    for trial in planned.trials:
-        if trial.skip or trial.build in builds:
-            continue
-        note(f"building {trial.kernel} with {trial.build.compiler} {' '.join(trial.build.flags)}")
-        builds[trial.build] = build.build(trial.build, compiler=compilers[trial.build.compiler], cache=cache)
+    wanted = dict.fromkeys(trial.build for trial in planned.trials if not trial.skip)
     return Prepared(
         plan=planned,
-        builds=builds,
+        builds={spec: builder.build(spec) for spec in wanted},
         kernel=kernel,
         versions={name: found.version for name, found in compilers.items()},
     )
+
+
+def check(scenario: Scenario, *, options: Options, compilers: Collection[str]) -> None:
+    """Raises the HarnessError of all that can be seen to be wrong before anything is built.
+
+    What is left for the plan are parameters of the kernel: the built kernel tells them.
+    """
+    for path, flags in _flags(scenario, options):
+        try:
+            build.check_flags(tuple(flags.split()))
+        except HarnessError as error:
+            raise HarnessError(f"{path}: {error}" if path else f"--{error}") from None
+    narrow(scenario, options=options, compilers=compilers, kernel=None, techniques=resources.technique_names())
+    csrc = resources.csrc_dir()
+    kernel = csrc / "kernels" / f"{scenario.target.kernel}.c"
+    if options.technique and scenario.target.kernel and not build.may_use_technique(kernel, csrc):
+        raise no_technique(scenario)
+
+
+def _flags(scenario: Scenario, options: Options) -> Iterator[tuple[str, str]]:
+    """All flags that may be used, and where they stand; empty: among the options."""
+    yield from (("", flags) for flags in options.flags)
+    for variant in scenario.variants.values() if not options.flags else ():
+        yield from ((scenario.path, str(flags)) for flags in axes_of(scenario, variant)["flags"])
+
+
+class _Builder:
+    """Builds each module once, and says so when there is something to build."""
+
+    def __init__(self, compilers: Mapping[str, build.Compiler], *, cache: Path, note: Callable[[str], None]) -> None:
+        self._cache = cache
+        self._note = note
+        self._built: dict[BuildSpec, build.Built] = {}
+        self.compilers = compilers
+
+    def build(self, spec: BuildSpec) -> build.Built:
+        """The module, from the cache or made."""
+        if spec not in self._built:
+            words = f"building {spec.kernel} with {spec.compiler} {' '.join(spec.flags)}"
+            self._built[spec] = build.build(
+                spec,
+                compiler=self.compilers[spec.compiler],
+                cache=self._cache,
+                starting=lambda: self._note(words),
+            )
+        return self._built[spec]
+
+    def told(self, spec: BuildSpec) -> Manifest | None:
+        """What the module told of itself before, where it is in the cache."""
+        found = build.find(spec, compiler=self.compilers[spec.compiler], cache=self._cache)
+        return build.kept_manifest(found) if found else None
 
 
 def run(prepared: Prepared, *, store: Store, listener: Listener, command: str = "") -> None:
@@ -221,29 +270,25 @@ def _compilers(scenario: Scenario, options: Options) -> dict[str, build.Compiler
     return found
 
 
-def _manifest(
-    scenario: Scenario,
-    options: Options,
-    *,
-    compilers: Mapping[str, build.Compiler],
-    cache: Path,
-    note: Callable[[str], None],
-) -> Manifest:
-    """What the built kernels tell of themselves; any build tells the same, so one that is needed anyway is made."""
+def _manifest(scenario: Scenario, options: Options, *, builder: _Builder) -> Manifest:
+    """What the kernel tells of itself; any build tells the same, so one in the cache, or one that is needed anyway."""
     first = next(iter(scenario.variants.values()))
     axes = axes_of(scenario, first)
     names = [str(name) for name in (options.compiler or axes.get("compiler", ()))]
-    name = next((name for name in names if name in compilers), next(iter(compilers)))
-    flags = str((options.flags or axes["flags"])[0])
+    name = next((name for name in names if name in builder.compilers), next(iter(builder.compilers)))
     file = scenario.target.file
     spec = BuildSpec(
         compiler=name,
-        flags=tuple(flags.split()),
+        flags=tuple(str((options.flags or axes["flags"])[0]).split()),
         kernel=scenario.target.kernel_name,
         kernel_file=f"{scenario.folder or '.'}/{file}" if file else "",
     )
-    note(f"building {spec.kernel} with {spec.compiler} {flags}")
-    return build.manifest(build.build(spec, compiler=compilers[name], cache=cache))
+    usual = msgspec.structs.replace(spec, flags=tuple(str(axes["flags"][0]).split()))
+    for candidate in dict.fromkeys((spec, usual)):
+        told = builder.told(candidate)
+        if told is not None:
+            return told
+    return build.manifest(builder.build(spec))
 
 
 def _record(trial: PlannedTrial, outcome: Outcome, *, id_: int, version: str) -> Record:

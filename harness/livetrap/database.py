@@ -53,6 +53,26 @@ CREATE INDEX trials_by_campaign ON trials (campaign);
 """
 
 
+SIDE_FILES = ("-wal", "-shm", "-journal")
+"""What SQLite puts behind the name for its own files beside a database."""
+
+
+def check_name(name: str, given: str) -> None:
+    """Raises HarnessError for the empty name, which else stands for the folder where one is."""
+    if not given:
+        raise HarnessError(f"{name} is empty; give the file of a database, such as trials.db")
+
+
+def same_file(path: Path, other: Path) -> bool:
+    """Whether both lead to one file, by whatever links; also where it is not there yet."""
+    try:
+        if path.exists() and other.exists():
+            return path.samefile(other)
+        return path.resolve() == other.resolve()
+    except (OSError, RuntimeError):  # a loop of links
+        return False
+
+
 def check_file(path: str | Path) -> None:
     """Raises the HarnessError that opening `path` to append to it would, as far as it can be told; makes nothing."""
     place = Path(path)

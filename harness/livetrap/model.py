@@ -245,6 +245,8 @@ class Evidence(Frozen, kw_only=True, tag="evidence"):
     threads: tuple[ThreadEvidence, ...] = ()
     mutex_cycle: tuple[ThreadId, ...] = ()
     """Owners that wait for each other, the same in two readings."""
+    timers: tuple[int, ...] = ()
+    """Processes that a timer of their own may interrupt: they catch SIGALRM or its like, or have POSIX timers."""
 
 
 class Ended(Frozen, kw_only=True, tag="ended"):

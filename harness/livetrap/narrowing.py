@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from livetrap.errors import HarnessError, nearest
-from livetrap.model import Frozen, KernelInfo, TechniqueInfo, Value, VariantRole
+from livetrap.model import Frozen, KernelInfo, Value, VariantRole
 from livetrap.scenario_check import check_axis
 from livetrap.scenario_model import (
     AXES,
     COMPILERS,
-    DEFAULTS,
+    MOST_TRIALS,
     Axes,
     Scenario,
     Variant,
     axes_of,
+    cell_count,
     parameters_of,
 )
 
@@ -59,20 +60,22 @@ def narrow(
     *,
     options: Options,
     compilers: Collection[str],
-    kernel: KernelInfo,
-    techniques: Mapping[str, TechniqueInfo],
+    kernel: KernelInfo | None,
+    techniques: Collection[str],
 ) -> Narrowing:
     """The variants that these options leave, each with its axes.
 
     A value that some variant lists narrows: a variant keeps those of its own. A value that none lists replaces, in all
-    variants. A parameter that a variant fixes stays as it is. Raises HarnessError for options that fit nothing.
+    variants. A parameter that a variant fixes stays as it is. Raises HarnessError for options that fit nothing, and for
+    more trials than a run may have. Without a kernel, options that are for its parameters are left out.
     """
+    variants = _variants(scenario, options)
     wanted = _wanted(options, kernel, techniques)
     _check_wanted(scenario, wanted, kernel)
     full = {name: _with_compiler(axes_of(scenario, variant), compilers) for name, variant in scenario.variants.items()}
     parts: list[Part] = []
     notes: list[str] = []
-    for name, variant in _variants(scenario, options).items():
+    for name, variant in variants.items():
         axes, empty = _narrowed(full, name, variant, wanted)
         if empty:
             notes.append(f"variant {name} left out: it has no {empty}")
@@ -80,7 +83,7 @@ def narrow(
         if "compiler" not in wanted:
             axes["compiler"], absent = _installed(axes["compiler"], compilers)
             notes += [f"no {compiler} on this machine: its cells are left out" for compiler in absent]
-        if kernel.uses_technique and "technique" not in axes:
+        if kernel is not None and kernel.uses_technique and "technique" not in axes:
             known = ", ".join(techniques)
             raise HarnessError(f"{scenario.path}: axes.technique: missing; {kernel.name} waits by a technique: {known}")
         fixed = {key: value for key, value in parameters_of(scenario, variant).items() if key not in axes}
@@ -88,11 +91,24 @@ def narrow(
         parts.append(Part(variant=name, role=variant.role, axes=axes, parameters=fixed, trials=trials))
     if not parts:
         raise HarnessError(f"{scenario.name}: no cell is left; {'; '.join(notes)}")
+    if kernel is not None or options.axes.keys() <= wanted.keys():
+        _check_size(scenario, parts)
     notes += [note for key, values in wanted.items() if (note := _change(key, values, full))]
     lost = [set(full[part.variant].get(key, ())) - set(part.axes.get(key, ())) for part in parts for key in wanted]
     return Narrowing(
         parts=tuple(parts), notes=tuple(dict.fromkeys(notes)), narrowed=len(parts) < len(full) or any(lost)
     )
+
+
+def _check_size(scenario: Scenario, parts: Sequence[Part]) -> None:
+    if sum(cell_count(part.axes) * part.trials for part in parts) > MOST_TRIALS:
+        raise HarnessError(f"{scenario.name}: more than {MOST_TRIALS} trials; take fewer a cell, or fewer cells")
+
+
+def no_technique(scenario: Scenario) -> HarnessError:
+    """What to raise where a technique is asked for, and the scenario's kernel uses none."""
+    name = scenario.target.kernel_name
+    return HarnessError(f"{scenario.name}: kernel {name} waits in its own way; it has no technique to choose")
 
 
 def kernel_value_problem(name: str, value: Value, kernel: KernelInfo) -> str:
@@ -107,7 +123,7 @@ def kernel_value_problem(name: str, value: Value, kernel: KernelInfo) -> str:
     return "" if info.least <= value <= info.most else f"{name}: {value} must be from {info.least} to {info.most}"
 
 
-def _wanted(options: Options, kernel: KernelInfo, techniques: Collection[str]) -> Axes:
+def _wanted(options: Options, kernel: KernelInfo | None, techniques: Collection[str]) -> Axes:
     """All values asked for, checked each by itself."""
     asked: Axes = {key: getattr(options, key) for key in ("threads", "placement", "technique", "flags", "compiler")}
     asked.update(options.axes)
@@ -115,13 +131,16 @@ def _wanted(options: Options, kernel: KernelInfo, techniques: Collection[str]) -
     for key, given in asked.items():
         if not given and key not in options.axes:
             continue
-        if key not in AXES and key not in kernel.params:
-            raise HarnessError(f"unknown axis {key!r}; {nearest(key, {*AXES, *kernel.params})}")
-        numeric = key == "threads" or (key in kernel.params and not kernel.params[key].choices)
+        if key not in AXES and kernel is None:
+            continue
+        params = kernel.params if kernel is not None else {}
+        if key not in AXES and key not in params:
+            raise HarnessError(f"unknown axis {key!r}; {nearest(key, {*AXES, *params})}")
+        numeric = key == "threads" or (key in params and not params[key].choices)
         values = tuple(_number(value) if numeric else value for value in given)
         wrong = check_axis(key, values, techniques=techniques)
         if wrong:
-            raise HarnessError(f"--{key} {wrong}" if key in DEFAULTS else f"{key} {wrong}")
+            raise HarnessError(f"{key} {wrong}" if key in options.axes else f"--{key} {wrong}")
         wanted[key] = values
     return wanted
 
@@ -137,14 +156,16 @@ def _variants(scenario: Scenario, options: Options) -> dict[str, Variant]:
     return {name: v for name, v in scenario.variants.items() if not options.variants or name in options.variants}
 
 
-def _check_wanted(scenario: Scenario, wanted: Axes, kernel: KernelInfo) -> None:
+def _check_wanted(scenario: Scenario, wanted: Axes, kernel: KernelInfo | None) -> None:
     """Options that the kernel, or every variant, cannot follow."""
-    if "technique" in wanted and not kernel.uses_technique:
-        raise HarnessError(f"{scenario.name}: kernel {kernel.name} waits in its own way; it has no technique to choose")
+    if "technique" in wanted and kernel is not None and not kernel.uses_technique:
+        raise no_technique(scenario)
     for key, values in wanted.items():
         if all(key in variant.parameters for variant in scenario.variants.values()):
             raise HarnessError(f"{scenario.name}: every variant fixes {key!r}; it cannot be varied")
-        for value in values if key not in AXES else ():
+        if kernel is None or key in AXES:
+            continue
+        for value in values:
             wrong = kernel_value_problem(key, value, kernel)
             if wrong:
                 raise HarnessError(wrong)

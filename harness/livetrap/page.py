@@ -72,6 +72,9 @@ SLOT_FIELDS: dict[str, tuple[int, str]] = {
     "resume": (92, "I"),
     "placed": (96, "i"),
     "team_index": (100, "I"),
+    "depth": (104, "I"),
+    "outer_kind": (108, "I"),
+    "outer_site": (112, "Q"),
 }
 """Fields of `struct lt_slot`, likewise."""
 
@@ -217,7 +220,7 @@ def one_line(text: str) -> str:
 def _slot(index: int, raw: bytes) -> Slot | None:
     values: tuple[Any, ...] = _SLOT.unpack(raw)
     (beats, mark, kind, site, arrivals, pid, generation, tid, cpu_ns, run_state, pc_signal, switches) = values[:12]
-    (pc, pc_count, claimed, _, placed, team_index) = values[12:]
+    (pc, pc_count, claimed, _, placed, team_index) = values[12:18]
     if claimed != 1:
         return None
     return Slot(

@@ -27,7 +27,7 @@ from livetrap.narrowing import Options, Part, kernel_value_problem, narrow
 from livetrap.placement import place
 from livetrap.scenario import rules_of
 from livetrap.scenario_check import check_timeout, check_trials
-from livetrap.scenario_model import AXES, MOST_TRIALS, Scenario, cell_count, cells
+from livetrap.scenario_model import AXES, Scenario, cells
 
 __all__ = ["Options", "Plan", "arguments", "check_seed", "plan"]
 
@@ -68,8 +68,6 @@ def plan(
     _check_budget(options)
     seed = check_seed(options.seed if options.seed is not None else seed)
     narrowing = narrow(scenario, options=options, compilers=compilers, kernel=kernel, techniques=manifest.techniques)
-    if sum(cell_count(part.axes) * part.trials for part in narrowing.parts) > MOST_TRIALS:
-        raise HarnessError(f"{scenario.name}: more than {MOST_TRIALS} trials; take fewer a cell, or fewer cells")
     timeout_s = options.timeout_s if options.timeout_s is not None else scenario.budget.timeout_s
     maker = _Maker(
         scenario=scenario,

@@ -19,6 +19,7 @@ from livetrap.scenario_model import (
     AXES,
     COMPILERS,
     DATA_PROVIDERS,
+    LEAST_TIMEOUT_S,
     MOST_CELLS,
     MOST_THREADS,
     MOST_TIMEOUT_S,
@@ -82,9 +83,9 @@ def check_trials(trials: int) -> str:
 
 def check_timeout(timeout_s: float) -> str:
     """What is wrong with a time limit in seconds, in words; empty when nothing is."""
-    if math.isfinite(timeout_s) and 0 < timeout_s <= MOST_TIMEOUT_S:
+    if LEAST_TIMEOUT_S <= timeout_s <= MOST_TIMEOUT_S:  # also refuses nan
         return ""
-    return f"{timeout_s:g}: must be more than 0 and at most {MOST_TIMEOUT_S:g} seconds"
+    return f"{timeout_s:g}: must be from {LEAST_TIMEOUT_S:g} to {MOST_TIMEOUT_S:g} seconds"
 
 
 # --- parts -----------------------------------------------------------------------------------------------------------
@@ -106,7 +107,9 @@ def _wrong_value(name: str, value: Value, techniques: Collection[str]) -> str:
     if name == "align" and value not in ALIGNS:
         return f"unknown alignment {value!r}; {nearest(value, ALIGNS)}"
     if name == "compiler" and not re.fullmatch(r"(.*/)?[^/]*(gcc|clang)[^/]*", value):
-        return f"unknown compiler {value!r}; {nearest(value, COMPILERS)}"
+        if "/" in value:
+            return f"{value!r} tells neither gcc nor clang: its last part must have one in it, e.g. /usr/bin/gcc-13"
+        return f"unknown compiler {value!r}; {nearest(value, COMPILERS)}, or a path, e.g. /usr/bin/gcc-13"
     return _wrong_flags(value) if name == "flags" else ""
 
 

@@ -21,6 +21,8 @@ DEFAULTS: dict[str, tuple[Value, ...]] = {"threads": (2,), "placement": ("free",
 MOST_THREADS = 512
 MOST_TRIALS = 100_000
 MOST_CELLS = 20_000
+LEAST_TIMEOUT_S = 0.05
+"""Below it a trial's process is hardly born."""
 MOST_TIMEOUT_S = 86_400.0
 
 Axes = dict[str, tuple[Value, ...]]

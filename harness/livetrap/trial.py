@@ -131,7 +131,9 @@ class _Watch:
 
     def _look(self, due_ns: int) -> Judgement | None:
         if self._observer is None:
-            self._observer = open_observer(self._pid, self._page, output_fd=self._supervisor.output_fd)
+            self._observer = open_observer(
+                self._pid, self._page, output_fd=self._supervisor.output_fd, adopters=self._supervisor.pids
+            )
         now = time.monotonic_ns()
         look = self._observer.look(late_ns=max(0, now - due_ns))
         event: Event = LimitReached(look=look) if now >= self._limit_ns else look

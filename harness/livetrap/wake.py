@@ -2,8 +2,7 @@
 
 The call comes as the text of Linux's /proc/PID/task/TID/syscall: the number, six arguments, stack pointer and program
 counter; `-1` and two registers for a thread asleep outside any call; `running` for one that is not asleep at all
-(proc_pid_syscall(5)). Numbers are those of x86-64 (arch/x86/entry/syscalls/syscall_64.tbl) and of arm64
-(include/uapi/asm-generic/unistd.h).
+(proc_pid_syscall(5)).
 
 `none` is what convicts, so it is said only of what nothing outside the process tree can end.
 """
@@ -11,10 +10,12 @@ counter; `-1` and two registers for a thread asleep outside any call; `running` 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+import struct
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from livetrap.model import ThreadState, WakeSource
+from livetrap.syscalls import CALLS
 
 Answer = tuple[WakeSource, str]
 
@@ -49,9 +50,9 @@ def classify(
 
     `arch` is `x86_64` or `arm64`; `live_tids` are the threads of its own process `pid`, `tree_pids` the processes of
     the target's tree. `maps` is the text of /proc/PID/maps ("" where it was not read), needed only for a futex that is
-    not flagged private. `fd` is what the first argument's descriptor points to (`pipe:[123]`; "" where not known), and
-    `fd_inside` that all its other ends are held within the tree. `syscall_line` is None where it could not be read;
-    `unreadable` then says why. Never raises, whatever the text.
+    not flagged private. `fd` is what the descriptors point to that it waits for (`pipe:[123]`; "" where not known), and
+    `fd_inside` that all are pipes whose other ends are held within the tree. `syscall_line` is None where it could not
+    be read; `unreadable` then says why. Never raises, whatever the text.
     """
     if state is ThreadState.UNINTERRUPTIBLE:
         return WakeSource.OUTSIDE, "uninterruptible sleep"
@@ -73,12 +74,57 @@ def classify(
     return _RULES.get(name, _outside)(name, call)
 
 
-def first_descriptor(arch: str, syscall_line: str) -> int | None:
-    """The descriptor that the call reads or writes, for those calls where `classify` can use what it points to."""
-    numbers = _numbers(syscall_line)
-    if numbers is None or len(numbers) < 7 or CALLS.get(arch, {}).get(numbers[0]) not in _BY_DESCRIPTOR:
+def descriptors(arch: str, syscall_line: str, memory: Sequence[bytes] = ()) -> list[int]:
+    """All descriptors that the call waits for, where `classify` can use what they point to; empty where not known.
+
+    `memory` is what the process's memory has at `poll_memory`.
+    """
+    name, args = _call(arch, syscall_line)
+    if name in _BY_DESCRIPTOR:
+        return [_int32(args[0])]
+    if name in {"poll", "ppoll"}:
+        return [fd for piece in memory for fd, _, _ in struct.iter_unpack("=ihh", piece) if fd >= 0]
+    if name in {"select", "pselect6"}:
+        wanted = 0
+        for piece in memory:
+            wanted |= int.from_bytes(piece, "little")
+        return [fd for fd in range(min(_int32(args[0]), wanted.bit_length())) if wanted >> fd & 1]
+    return []
+
+
+def poll_memory(arch: str, syscall_line: str) -> list[tuple[int, int]]:
+    """Address and size of the memory that says what an untimed poll or select waits for; empty for all other calls.
+
+    The kernel has copied it when the call began. Should another thread have written there since, it misleads: nobody
+    who polls has a reason to.
+    """
+    name, args = _call(arch, syscall_line)
+    if name not in _POLLS or _RULES[name](name, _bare(args))[0] is WakeSource.TIMER:
+        return []
+    if name in {"poll", "ppoll"}:
+        return [(args[0], 8 * args[1])] if 0 < args[1] <= _MOST_POLLED else []
+    count = _int32(args[0])
+    if name not in {"select", "pselect6"} or not 0 < count <= _MOST_POLLED:
+        return []
+    return [(address, (count + 63) // 64 * 8) for address in args[1:4] if address]
+
+
+def epoll_descriptor(arch: str, syscall_line: str) -> int | None:
+    """The instance that an untimed epoll_wait waits for; None for all other calls."""
+    name, args = _call(arch, syscall_line)
+    if not name.startswith("epoll") or _RULES[name](name, _bare(args))[0] is WakeSource.TIMER:
         return None
-    return _int32(numbers[1])
+    return _int32(args[0])
+
+
+def epoll_watches(fdinfo: str) -> list[tuple[int, int]]:
+    """Descriptor and inode of all that an epoll instance watches, from its /proc/PID/fdinfo text (proc_pid_fdinfo(5)).
+
+    Inode -1 where the kernel does not tell (before Linux 4.13).
+    """
+    lines = re.findall(r"^tfd:\s*([0-9]{1,9}) (.*)$", fdinfo, re.MULTILINE)
+    inodes = [re.search(r" ino:([0-9a-f]{1,16})\b", rest) for _, rest in lines]
+    return [(int(fd), int(at[1], 16) if at else -1) for (fd, _), at in zip(lines, inodes, strict=True)]
 
 
 def wants_maps(arch: str, syscall_line: str) -> bool:
@@ -107,6 +153,19 @@ def _numbers(line: str) -> tuple[int, ...] | None:
     if not all(re.fullmatch(r"0x[0-9a-f]{1,16}", word) for word in words[1:]):
         return None
     return int(words[0]), *(int(word, 16) for word in words[1:])
+
+
+def _call(arch: str, line: str) -> tuple[str, tuple[int, ...]]:
+    """Name and six arguments; the name is empty where it is not known, or there is no call."""
+    numbers = _numbers(line)
+    if numbers is None or len(numbers) < 7:
+        return "", ()
+    return CALLS.get(arch, {}).get(numbers[0], ""), numbers[1:7]
+
+
+def _bare(args: tuple[int, ...]) -> Call:
+    """The call with nothing known around it."""
+    return Call(args, (), (), 0, "", "", fd_inside=False)
 
 
 def _int32(value: int) -> int:
@@ -193,7 +252,7 @@ def _timed_by_pointer(position: int) -> Callable[[str, Call], Answer]:
     def rule(name: str, call: Call) -> Answer:
         if call.args[position]:
             return WakeSource.TIMER, f"{name} (timed)"
-        return WakeSource.OUTSIDE, f"{name} (untimed)"
+        return _untimed(name, call)
 
     return rule
 
@@ -204,9 +263,15 @@ def _timed_by_ms(position: int) -> Callable[[str, Call], Answer]:
     def rule(name: str, call: Call) -> Answer:
         if _int32(call.args[position]) >= 0:
             return WakeSource.TIMER, f"{name} (timed)"
-        return WakeSource.OUTSIDE, f"{name} (untimed)"
+        return _untimed(name, call)
 
     return rule
+
+
+def _untimed(name: str, call: Call) -> Answer:
+    if call.fd_inside and name in _POLLS:
+        return WakeSource.NONE, f"{name} (untimed, {call.fd}), all of whose ends are in the tree"
+    return WakeSource.OUTSIDE, f"{name} (untimed, {call.fd})" if call.fd else f"{name} (untimed)"
 
 
 def _transfer(name: str, call: Call) -> Answer:
@@ -223,6 +288,10 @@ def _outside(name: str, _: Call) -> Answer:
 
 
 _BY_DESCRIPTOR = frozenset({"read", "readv", "preadv", "write", "writev", "recvfrom", "recvmsg", "sendto", "sendmsg"})
+
+_POLLS = frozenset({"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"})
+_MOST_POLLED = 1024
+"""Whoever polls more descriptors than this is not asked for them."""
 
 _RULES: dict[str, Callable[[str, Call], Answer]] = {
     "futex": _futex,
@@ -250,108 +319,3 @@ _RULES: dict[str, Callable[[str, Call], Answer]] = {
     **dict.fromkeys(_BY_DESCRIPTOR, _transfer),
 }
 """Calls that are in the tables but not here end by something outside, whatever their arguments."""
-
-_BOTH = {
-    424: "pidfd_send_signal",
-    426: "io_uring_enter",
-    437: "openat2",
-    441: "epoll_pwait2",
-    449: "futex_waitv",
-    455: "futex_wait",
-}
-"""Since Linux 5.1 new calls have the same number everywhere."""
-
-CALLS: dict[str, dict[int, str]] = {
-    "x86_64": {
-        0: "read",
-        1: "write",
-        2: "open",
-        7: "poll",
-        17: "pread64",
-        18: "pwrite64",
-        19: "readv",
-        20: "writev",
-        23: "select",
-        34: "pause",
-        35: "nanosleep",
-        42: "connect",
-        43: "accept",
-        44: "sendto",
-        45: "recvfrom",
-        46: "sendmsg",
-        47: "recvmsg",
-        61: "wait4",
-        65: "semop",
-        69: "msgsnd",
-        70: "msgrcv",
-        72: "fcntl",
-        73: "flock",
-        74: "fsync",
-        128: "rt_sigtimedwait",
-        130: "rt_sigsuspend",
-        202: "futex",
-        208: "io_getevents",
-        219: "restart_syscall",
-        220: "semtimedop",
-        230: "clock_nanosleep",
-        232: "epoll_wait",
-        242: "mq_timedsend",
-        243: "mq_timedreceive",
-        247: "waitid",
-        257: "openat",
-        270: "pselect6",
-        271: "ppoll",
-        275: "splice",
-        281: "epoll_pwait",
-        288: "accept4",
-        295: "preadv",
-        299: "recvmmsg",
-        307: "sendmmsg",
-        333: "io_pgetevents",
-        **_BOTH,
-    },
-    "arm64": {
-        4: "io_getevents",
-        22: "epoll_pwait",
-        25: "fcntl",
-        32: "flock",
-        56: "openat",
-        63: "read",
-        64: "write",
-        65: "readv",
-        66: "writev",
-        67: "pread64",
-        68: "pwrite64",
-        69: "preadv",
-        72: "pselect6",
-        73: "ppoll",
-        76: "splice",
-        82: "fsync",
-        95: "waitid",
-        98: "futex",
-        101: "nanosleep",
-        115: "clock_nanosleep",
-        128: "restart_syscall",
-        133: "rt_sigsuspend",
-        137: "rt_sigtimedwait",
-        182: "mq_timedsend",
-        183: "mq_timedreceive",
-        188: "msgrcv",
-        189: "msgsnd",
-        192: "semtimedop",
-        193: "semop",
-        202: "accept",
-        203: "connect",
-        206: "sendto",
-        207: "recvfrom",
-        211: "sendmsg",
-        212: "recvmsg",
-        242: "accept4",
-        243: "recvmmsg",
-        260: "wait4",
-        269: "sendmmsg",
-        292: "io_pgetevents",
-        **_BOTH,
-    },
-}
-"""Calls that a thread can sleep in for long, by architecture and number."""

@@ -8,6 +8,7 @@ import os
 import signal
 import sqlite3
 import subprocess
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,3 +67,21 @@ def test_nothing_is_left_and_nothing_is_lost(tmp_path: Path, campaign: str, how:
         assert process.returncode == 130
         assert "interrupted" in err.lower()
         assert "livelock" in err
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("gap_ms", [0, 20, 100, 300])
+def test_a_second_interrupt_changes_nothing(tmp_path: Path, gap_ms: int, second: signal.Signals) -> None:
+    database = tmp_path / "killed.db"
+    with running("forks-and-sessions", database) as (process, _, mark):
+        os.kill(process.pid, signal.SIGINT)
+        for _ in range(3):
+            time.sleep(gap_ms / 1000)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, second)
+        left = survivors(mark)
+        _, err = process.communicate(timeout=20)
+    assert not left, left
+    assert process.returncode == 130
+    assert err.splitlines()[-1].startswith(f"record: {database}")
+    assert "Traceback" not in err

@@ -30,18 +30,19 @@ threads = [8, 16]
 [variants.yield]
 role = "look-alike"
 trials = {yield_}
+parameters = {{ rounds = 10 }}
 axes = {{ technique = ["acquire_yield", "condition_variable"] }}
 
 [variants.burns]
 role = "look-alike"
 trials = {burns}
-parameters = {{ rounds = 5 }}
+parameters = {{ rounds = 3 }}
 axes = {{ technique = ["acquire_spin"] }}
 
 [variants.computes]
 role = "look-alike"
 trials = {computes}
-parameters = {{ rounds = 3, compute_us = 60000 }}
+parameters = {{ rounds = 2, compute_us = 60000 }}
 axes = {{ technique = ["acquire_spin"] }}
 
 [[expect]]

@@ -8,6 +8,7 @@ import pytest
 
 from livetrap.model import Certainty, Gaps, Mark, Rules, ThreadState, Verdict, WaitKind, WakeSource
 from tests.judge.world import (
+    PID,
     Now,
     Thread,
     World,
@@ -312,3 +313,31 @@ def test_a_team_that_starves_itself_is_not_starved_by_the_host() -> None:
     )
     starved = World([*team, hungry()], rules=Rules(limit_s=4)).judge()
     assert starved.verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_timer_whose_handler_may_end_it_keeps_the_window_open() -> None:
+    """`alarm` and a SIGALRM handler that sets the flag, or posts the semaphore."""
+    spins = World([spinner(), spinner()], timers=(PID,), rules=Rules(limit_s=3))
+    got = spins.judge()
+    assert (got.verdict, got.rule) == (Verdict.LIVELOCK, "limit-7")
+    assert f"process {PID}" in got.reason
+    assert World([spinner(), spinner()], timers=(PID,), ends_at_ms=2000).judge().verdict is Verdict.PASSED
+    sleeps = World([sleeper(WakeSource.NONE)], timers=(PID,), rules=Rules(limit_s=3))
+    assert sleeps.judge().verdict is Verdict.WAITING
+
+
+@pytest.mark.parametrize("period", [5, 10, 40])
+def test_a_ticker_does_not_hide_a_livelock_however_short_its_naps(period: float) -> None:
+    """Awake at every eleventh look or so, and never asleep for long enough to be parked."""
+
+    def ticks(t: float) -> Now:
+        awake = int(t / 10) % 11 == 0
+        return dataclasses.replace(
+            poller(period, slot=False)(t), state=ThreadState.RUNNABLE if awake else ThreadState.ASLEEP
+        )
+
+    team = [spinner(share=0.1, beats=1) for _ in range(16)]
+    got = World([*team, ticks], rules=Rules(limit_s=10)).judge()
+    assert got.verdict is Verdict.LIVELOCK
+    assert got.shape.spinning == 16
+    assert World([*team, ticks], ends_at_ms=2400, rules=Rules(limit_s=10)).judge().verdict is Verdict.PASSED

@@ -148,6 +148,7 @@ class World:
     slots: bool = True
     ends_at_ms: float | None = None
     may_read: bool = True
+    timers: tuple[int, ...] = ()
     late_ms: Callable[[float], float] = lambda _t: 0.0
     events: list[Event] = dataclasses.field(default_factory=list)
     gathers: int = 0
@@ -219,7 +220,7 @@ class World:
                 found.append(ThreadEvidence(id=id_, wake=now.wake, sleeps_in=f"a wait ({now.wake})"))
             else:
                 found.append(ThreadEvidence(id=id_, wake=WakeSource.UNKNOWN, unreadable="not permitted"))
-        return Evidence(look=self.look(t), threads=tuple(found))
+        return Evidence(look=self.look(t), threads=tuple(found), timers=self.timers)
 
 
 def _reading(index: int, now: Now, *, slots: bool) -> ThreadReading:

@@ -2,10 +2,13 @@
 #define _GNU_SOURCE
 #include "livetrap.h"
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
@@ -77,6 +80,72 @@ static void read_here(int timer) {
     (void)!read(ends[0], bytes, sizeof bytes);
 }
 
+static void poll_here(const char *how) {
+    int ends[2];
+    if (pipe(ends) != 0) {
+        abort();
+    }
+    if (!strcmp(how, "poll")) {
+        struct pollfd polled[2] = {{-1, POLLIN, 0}, {ends[0], POLLIN, 0}};
+        poll(polled, 2, -1);
+    } else if (!strcmp(how, "select")) {
+        fd_set set;
+        FD_ZERO(&set);
+        FD_SET(ends[0], &set);
+        select(ends[0] + 1, &set, NULL, NULL, NULL);
+    } else {
+        struct epoll_event event = {.events = EPOLLIN};
+        int instance = epoll_create1(0);
+        epoll_ctl(instance, EPOLL_CTL_ADD, ends[0], &event);
+        epoll_wait(instance, &event, 1, -1);
+    }
+}
+
+/* Two processes, each of which waits for a byte of the other. */
+static void pair_here(void) {
+    int there[2], back[2];
+    char byte;
+    if (pipe(there) != 0 || pipe(back) != 0) {
+        abort();
+    }
+    if (fork() == 0) {
+        alarm(30);
+        close(there[1]), close(back[0]);
+        (void)!read(there[0], &byte, 1);
+        _exit(0);
+    }
+    close(there[0]), close(back[1]);
+    (void)!read(back[0], &byte, 1);
+}
+
+static void handle(int number) { (void)number; }
+
+static void timer_here(int notify) {
+    struct sigevent event = {.sigev_notify = notify, .sigev_signo = SIGUSR1};
+    struct itimerspec once = {{0, 0}, {1000, 0}};
+    timer_t timer;
+    timer_create(CLOCK_MONOTONIC, &event, &timer);
+    timer_settime(timer, 0, &once, NULL);
+    pause();
+}
+
+/* A grandchild in a session of its own, whose parent has gone. */
+static void daemon_here(void) {
+    int child = fork();
+    if (child == 0) {
+        setsid();
+        if (fork() != 0) {
+            _exit(0);
+        }
+        setsid();
+        alarm(30);
+        spin_here();
+    }
+    waitpid(child, NULL, 0);
+    lt_parked();
+    pause();
+}
+
 static void fork_here(int orphan) {
     int child = fork();
     if (child == 0) {
@@ -106,6 +175,13 @@ static void *thread(void *argument) {
     if (!strcmp(role, "timer")) { read_here(1); }
     if (!strcmp(role, "fork")) { fork_here(0); }
     if (!strcmp(role, "orphan")) { fork_here(1); }
+    if (!strcmp(role, "poll") || !strcmp(role, "select") || !strcmp(role, "epoll")) { poll_here(role); }
+    if (!strcmp(role, "pair")) { pair_here(); }
+    if (!strncmp(role, "from", 4)) { char byte; (void)!read(atoi(role + 4), &byte, 1); }
+    if (!strcmp(role, "handler")) { signal(SIGPROF, handle); pause(); }
+    if (!strcmp(role, "posix")) { timer_here(SIGEV_SIGNAL); }
+    if (!strcmp(role, "mute")) { timer_here(SIGEV_NONE); }
+    if (!strcmp(role, "daemon")) { daemon_here(); }
     if (!strcmp(role, "name")) { prctl(PR_SET_NAME, "a) R 1 (\n) Z 2"); pause(); }
     pause();
     return NULL;
@@ -113,19 +189,19 @@ static void *thread(void *argument) {
 
 int main(int count, char **roles) {
     struct sigaction action = {0};
-    pthread_t threads[64];
+    pthread_t threads[128];
     alarm(30);
     action.sa_sigaction = store_pc;
     action.sa_flags = SA_RESTART | SA_SIGINFO;
     sigaction(SIGRTMIN + 5, &action, NULL);
     pthread_once(&lt_process.once, lt_process_attach);
     lt_process.pc_signal = (uint32_t)(SIGRTMIN + 5);
-    for (int i = 1; i < count && i < 64; i++) {
+    for (int i = 1; i < count && i < 128; i++) {
         pthread_create(&threads[i], NULL, thread, roles[i]);
     }
     printf("ready\n");
     fflush(stdout);
-    for (int i = 1; i < count && i < 64; i++) {
+    for (int i = 1; i < count && i < 128; i++) {
         pthread_join(threads[i], NULL);
     }
     return 0;

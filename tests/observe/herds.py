@@ -29,13 +29,16 @@ def compile_herd(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def herd(program: Path, page: Page, *roles: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The program with a thread for each role, in a session of its own, all of which is killed at the end."""
+def herd(program: Path, page: Page, *roles: str, fds: tuple[int, ...] = ()) -> Iterator[subprocess.Popen[bytes]]:
+    """The program with a thread for each role, in a session of its own, all of which is killed at the end.
+
+    `fds` are descriptors that it inherits.
+    """
     environment = {**os.environ, "LIVETRAP_PAGE": page.spec(page.fd)}
     process = subprocess.Popen(
         [program, *roles],
         env=environment,
-        pass_fds=[page.fd],
+        pass_fds=[page.fd, *fds],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         start_new_session=True,

@@ -123,7 +123,7 @@ def test_wake_sources(program: Path, page: Page) -> None:
         assert (WakeSource.TIMER, "futex wait-bitset (timed)") in found
         assert {source for source, words in found if "nanosleep" in words} == {WakeSource.TIMER}
         assert (WakeSource.TIMER, "read (anon_inode:[timerfd])") in found
-        assert {words for source, words in found if source is WakeSource.OUTSIDE} >= {"accept", "read"}
+        assert (WakeSource.OUTSIDE, "accept") in found
         assert len(found) == 9
         assert sum(source is None for source, _ in found) == 1, "the spinner"
         observer.close()

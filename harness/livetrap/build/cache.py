@@ -17,6 +17,7 @@ from livetrap.errors import HarnessError
 
 _TEMPORARY = "tmp-"
 _STALE_S = 3600.0
+_DIGEST = "digest"
 
 
 def default_cache(environ: Mapping[str, str] | None = None) -> Path:
@@ -46,6 +47,19 @@ def key(parts: Mapping[str, str]) -> str:
             digest.update(len(piece).to_bytes(8, "little"))
             digest.update(piece)
     return digest.hexdigest()[:32]
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def check_cache(path: Path) -> None:
+    """Raises the HarnessError that a build would for this folder; makes it where it is not there."""
+    with Cache(path).workshop() as workshop:
+        try:
+            (workshop / "file").write_bytes(b"x" * 4096)
+        except OSError as error:
+            raise failure("cannot write the cache folder", path, error) from None
 
 
 def _check(path: Path) -> None:
@@ -127,10 +141,22 @@ class Cache:
         with self.workshop() as workshop, contextlib.suppress(FileNotFoundError):
             self.module(module_key).rename(workshop / "old")
 
-    def keep_module(self, made: Path, module_key: str) -> Path:
-        """Moves a module's folder to its place; if another process was first, that one's is as good."""
+    def whole(self, module_key: str, file: str) -> bool:
+        """The module is there, as it was when it was kept."""
         place = self.module(module_key)
         try:
+            return (place / _DIGEST).read_text(encoding="ascii") == _digest(place / file)
+        except (OSError, ValueError):
+            return False
+
+    def keep_module(self, made: Path, module_key: str, file: str) -> Path:
+        """Moves a module's folder to its place; if another process was first, that one's is as good.
+
+        What is loaded is code: its digest goes with it, so that damage is seen before it is loaded.
+        """
+        place = self.module(module_key)
+        try:
+            (made / _DIGEST).write_text(_digest(made / file), encoding="ascii")
             made.rename(place)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):

@@ -27,8 +27,11 @@ class Compiler(Frozen):
 
 
 def environment() -> dict[str, str]:
-    """What a compiler gets of our environment: enough to run, nothing that changes what it makes (CPATH and such)."""
-    kept = ("PATH", "HOME", "TMPDIR", "SDKROOT", "DEVELOPER_DIR", "MACOSX_DEPLOYMENT_TARGET")
+    """What a compiler gets of our environment: enough to run, nothing that changes what it makes (CPATH and such).
+
+    No TMPDIR: where its temporary files go is for the build to say, which removes them.
+    """
+    kept = ("PATH", "HOME", "SDKROOT", "DEVELOPER_DIR", "MACOSX_DEPLOYMENT_TARGET")
     return {name: os.environ[name] for name in kept if name in os.environ} | {"LC_ALL": "C"}
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from livetrap.resources import csrc_dir
 _JOBS = 2
 _COMPILE_S = 120.0
 _NO_ROOM = os.strerror(errno.ENOSPC)
+_Part = tuple[Unit, str]
+"""What is compiled, and the key of what comes of it."""
 _PREAMBLE = '#include "trial.h"\n#include "child.h"\n'
 
 
@@ -38,30 +41,25 @@ class Built(Frozen):
     """How the kernel was compiled."""
     fresh: bool
     """It was made just now, not found in the cache."""
+    source: str = ""
+    """The kernel's file, for messages."""
 
 
 class Runner:
-    """Runs compilers, at most two at a time, each in a process group of its own that can be ended as a whole."""
+    """Runs compilers, at most two at a time, each in a process group of its own that can be ended as a whole.
 
-    def __init__(self) -> None:
+    Their temporary files go to `folder`: a compiler that is killed leaves them behind.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._running: set[int] = set()
+        self._ended = False
         self._lock = threading.Lock()
 
     def run(self, command: tuple[str, ...]) -> tuple[str, str]:
         """What it prints to stdout and to stderr. HarnessError: it failed; the compiler's words are the detail."""
-        try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=environment(),
-                process_group=0,
-            )
-        except OSError as error:
-            raise HarnessError(f"cannot run the compiler {command[0]}: {error.strerror}", status=3) from None
-        with self._lock:
-            self._running.add(process.pid)
+        process = self._start(command)
         try:
             out, err = process.communicate(timeout=_COMPILE_S)
         except subprocess.TimeoutExpired:
@@ -70,6 +68,7 @@ class Runner:
             raise HarnessError(f"the compiler took over {_COMPILE_S:.0f} s", detail=shlex.join(command)) from None
         except BaseException:
             _end_group(process.pid)
+            process.communicate()  # until the last of them has gone, so that it writes nothing any more
             raise
         finally:
             with self._lock:
@@ -79,9 +78,28 @@ class Runner:
             raise _failed(command, process.returncode, words)
         return out.decode(errors="surrogateescape"), words
 
-    def end_all(self) -> None:
-        """Ends the compilers that still run."""
+    def _start(self, command: tuple[str, ...]) -> subprocess.Popen[bytes]:
         with self._lock:
+            if self._ended:
+                raise HarnessError("the build was ended", status=3)
+            try:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env=environment() | {"TMPDIR": str(self._folder)},
+                    process_group=0,
+                )
+            except OSError as error:
+                raise HarnessError(f"cannot run the compiler {command[0]}: {error.strerror}", status=3) from None
+            self._running.add(process.pid)
+            return process
+
+    def end_all(self) -> None:
+        """Ends the compilers that still run, and starts no other."""
+        with self._lock:
+            self._ended = True
             for pid in self._running:
                 _end_group(pid)
 
@@ -113,15 +131,16 @@ def _about(error: HarnessError, unit: Unit, spec: BuildSpec, compiler: Compiler)
     )
 
 
-def _content(unit: Unit, spec: BuildSpec, compiler: Compiler, runner: Runner) -> str:
+def _content(unit: Unit, spec: BuildSpec, compiler: Compiler, cache: Cache) -> str:
     if unit.source is None:
         return unit.text
     if not unit.own:
         return read_source(unit.source)
-    try:
-        text, _ = runner.run((compiler.path, *unit.flags, "-E", "-P", str(unit.source)))
-    except HarnessError as error:
-        raise _about(error, unit, spec, compiler) from None
+    with cache.workshop() as workshop:
+        try:
+            text, _ = Runner(workshop).run((compiler.path, *unit.flags, "-E", "-P", str(unit.source)))
+        except HarnessError as error:
+            raise _about(error, unit, spec, compiler) from None
     return text
 
 
@@ -164,9 +183,10 @@ def _link_flags(spec: BuildSpec) -> tuple[str, ...]:
     return (*shape, "-pthread", *spec.flags)
 
 
-def _make(todo: list[tuple[Unit, str]], *, spec: BuildSpec, compiler: Compiler, cache: Cache, runner: Runner) -> None:
+def _make(todo: list[_Part], *, spec: BuildSpec, compiler: Compiler, cache: Cache) -> None:
     """Compiles what is missing, two at a time, and keeps each object as soon as it is there."""
     with cache.workshop() as workshop, ThreadPoolExecutor(max_workers=_JOBS) as pool:
+        runner = Runner(workshop)
 
         def one(unit: Unit, name: str) -> None:
             cache.keep_object(_compile(unit, spec, compiler, runner, workshop), name)
@@ -182,51 +202,102 @@ def _make(todo: list[tuple[Unit, str]], *, spec: BuildSpec, compiler: Compiler, 
             raise
 
 
-def build(spec: BuildSpec, *, compiler: Compiler, cache: Path, csrc: Path | None = None) -> Built:
-    """The module of the spec's kernel with all techniques, from the cache or made.
+class _Recipe(Frozen):
+    """A module that may be in the cache or not: its parts and its place."""
 
-    `csrc`: other C sources than livetrap's own (for tests). A spec without a kernel gives a module of all kernels.
-    HarnessError: bad flags, no such kernel, it does not compile, the cache cannot be used, no Python headers.
-    """
-    csrc = csrc or csrc_dir()
+    spec: BuildSpec
+    compiler: Compiler
+    parts: tuple[_Part, ...]
+    key: str
+    file: str
+
+    def built(self, cache: Cache, *, fresh: bool) -> Built:
+        """What to load."""
+        kernel = next(unit for unit, _ in self.parts if unit.name.startswith("kernel_"))
+        source = kernel.source or Path()
+        return Built(
+            module=f"livetrap_{self.key}.{WRAPPER}",
+            path=cache.module(self.key) / self.file,
+            command=kernel.command(compiler=self.compiler, source=source, output=Path(f"{kernel.name}.o")),
+            fresh=fresh,
+            source=str(source) if self.spec.kernel else "",
+        )
+
+
+def _recipe(spec: BuildSpec, *, compiler: Compiler, cache: Cache, csrc: Path) -> _Recipe:
+    """Raises as `build`, but for what has to be compiled."""
     check_flags(spec.flags)
-    opened = Cache(cache)
-    runner = Runner()
     headers_key = headers(csrc)
     parts = []
     for unit in units(spec, csrc):
-        content = _content(unit, spec, compiler, runner)
+        content = _content(unit, spec, compiler, cache)
         parts.append((unit, object_key(unit, content=content, compiler=compiler, headers_key=headers_key)))
     names = {unit.name: name for unit, name in parts}
-    module_key = key({**names, "link": "\0".join(_link_flags(spec)), "python": python_identity()})
-    kernel = next(unit for unit, _ in parts if unit.name.startswith("kernel_"))
-    file = f"{WRAPPER}{sysconfig.get_config_var('EXT_SUFFIX')}"
-    place = opened.module(module_key)
-    fresh = not _present(place / file)
-    if fresh:
-        todo = [(unit, name) for unit, name in parts if not _present(opened.object(name))]
-        if todo:
-            _make(todo, spec=spec, compiler=compiler, cache=opened, runner=runner)
-        if place.is_dir() and not _present(place / file):  # modules come whole: this one was damaged later
-            opened.forget_module(module_key)
-        objects = [str(opened.object(name)) for name in names.values()]
-        _link(objects, spec=spec, compiler=compiler, cache=opened, runner=runner, module_key=module_key, file=file)
-    return Built(
-        module=f"livetrap_{module_key}.{WRAPPER}",
-        path=place / file,
-        command=kernel.command(compiler=compiler, source=kernel.source or Path(), output=Path(f"{kernel.name}.o")),
-        fresh=fresh,
+    return _Recipe(
+        spec=spec,
+        compiler=compiler,
+        parts=tuple(parts),
+        key=key({**names, "link": "\0".join(_link_flags(spec)), "python": python_identity()}),
+        file=f"{WRAPPER}{sysconfig.get_config_var('EXT_SUFFIX')}",
     )
 
 
-def _link(
-    objects: list[str], *, spec: BuildSpec, compiler: Compiler, cache: Cache, runner: Runner, module_key: str, file: str
-) -> None:
+def find(spec: BuildSpec, *, compiler: Compiler, cache: Path, csrc: Path | None = None) -> Built | None:
+    """The module of `build` where it is in the cache, whole. Raises as `build`."""
+    opened = Cache(cache)
+    recipe = _recipe(spec, compiler=compiler, cache=opened, csrc=csrc or csrc_dir())
+    return recipe.built(opened, fresh=False) if opened.whole(recipe.key, recipe.file) else None
+
+
+def build(
+    spec: BuildSpec,
+    *,
+    compiler: Compiler,
+    cache: Path,
+    csrc: Path | None = None,
+    starting: Callable[[], None] = lambda: None,
+) -> Built:
+    """The module of the spec's kernel with all techniques, from the cache or made.
+
+    `csrc`: other C sources than livetrap's own (for tests). `starting` is called before anything is made. A spec
+    without a kernel gives a module of all kernels.
+    HarnessError: bad flags, no such kernel, it does not compile, the cache cannot be used, no Python headers.
+    """
+    opened = Cache(cache)
+    recipe = _recipe(spec, compiler=compiler, cache=opened, csrc=csrc or csrc_dir())
+    fresh = not opened.whole(recipe.key, recipe.file)
+    if fresh:
+        starting()
+        _make_module(recipe, cache=opened)
+    return recipe.built(opened, fresh=fresh)
+
+
+def _make_module(recipe: _Recipe, *, cache: Cache) -> None:
+    spec, compiler = recipe.spec, recipe.compiler
+    todo = [(unit, name) for unit, name in recipe.parts if not _present(cache.object(name))]
+    if todo:
+        _make(todo, spec=spec, compiler=compiler, cache=cache)
+    if cache.module(recipe.key).is_dir():  # modules come whole: this one was damaged later
+        cache.forget_module(recipe.key)
+    try:
+        _link(recipe, cache=cache)
+    except HarnessError as error:
+        kept = [part for part in recipe.parts if part not in todo]
+        if error.status == 3 or not kept:
+            raise
+        # An object from the cache may be damaged: only once all are new is it the kernel's fault.
+        _make(kept, spec=spec, compiler=compiler, cache=cache)
+        _link(recipe, cache=cache)
+
+
+def _link(recipe: _Recipe, *, cache: Cache) -> None:
+    spec, compiler = recipe.spec, recipe.compiler
+    objects = [str(cache.object(name)) for _, name in recipe.parts]
     with cache.workshop() as workshop:
         made = workshop / "module"
         made.mkdir(mode=0o700)
         try:
-            runner.run((compiler.path, *_link_flags(spec), *objects, "-o", str(made / file)))
+            Runner(workshop).run((compiler.path, *_link_flags(spec), *objects, "-o", str(made / recipe.file)))
         except HarnessError as error:
             if error.status == 3:
                 raise
@@ -236,4 +307,4 @@ def _link(
                 status=error.status,
                 detail=error.detail,
             ) from None
-        cache.keep_module(made, module_key)
+        cache.keep_module(made, recipe.key, recipe.file)

@@ -100,7 +100,7 @@ def kernel_files(spec: BuildSpec, csrc: Path) -> tuple[Path, ...]:
     return (csrc / "kernels" / f"{spec.kernel}.c",)
 
 
-def _may_use_technique(kernel: Path, csrc: Path) -> bool:
+def may_use_technique(kernel: Path, csrc: Path) -> bool:
     """Only lt_team_wait() leads to a technique: False where neither a shipped kernel nor a header beside it names that.
 
     What a user's own file includes is not known here: True.
@@ -120,7 +120,7 @@ def units(spec: BuildSpec, csrc: Path) -> tuple[Unit, ...]:
     varied = (*_COMMON, *spec.flags, *include)
     kernels = kernel_files(spec, csrc)
     techniques = technique_names(csrc)
-    waits = varied if any(_may_use_technique(path, csrc) for path in kernels) else (*_COMMON, *_RUNTIME_FLAGS, *include)
+    waits = varied if any(may_use_technique(path, csrc) for path in kernels) else (*_COMMON, *_RUNTIME_FLAGS, *include)
     runtime = sorted(path for path in (csrc / "runtime").glob("*.c") if path.stem != _OTHER_PLATFORM)
     python = tuple(part for folder in python_includes() for part in ("-I", str(folder)))
     listed = registry((path.stem for path in kernels), techniques)

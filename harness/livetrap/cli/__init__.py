@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import io
 import os
 import sys
 import traceback
@@ -17,6 +16,7 @@ from typing import Annotated, ParamSpec
 import typer
 
 from livetrap import __version__
+from livetrap.cli import streams
 from livetrap.cli.diagnose import diagnose_command
 from livetrap.cli.doctor import doctor_command
 from livetrap.cli.listing import list_command
@@ -24,14 +24,10 @@ from livetrap.cli.rejudge import rejudge_command
 from livetrap.cli.run import run_command
 from livetrap.cli.show import show_command
 from livetrap.errors import HarnessError, nearest
-from livetrap.plaintext import plain
-from livetrap.report.text import one_line
 
 __all__ = ["app", "main"]
 
 INTERRUPTED = 130
-BROKEN_PIPE = 141
-"""What a shell says of a command that SIGPIPE ended."""
 TRACEBACK = "LIVETRAP_TRACEBACK"
 """Set: an internal error shows where it came from."""
 COMMANDS: dict[str, Callable[..., int]] = {
@@ -57,15 +53,12 @@ app = typer.Typer(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line; returns its exit status."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show a letter is no reason to fail
-    status = _run(arguments)
     try:
-        sys.stdout.flush()  # a broken pipe shows here at the latest, not while the interpreter ends
-    except BrokenPipeError:
-        status = _broken_pipe()
-    return status
+        streams.prepare()
+    except HarnessError as error:
+        streams.tell(str(error))
+        return error.status
+    return streams.finish(_run(arguments))
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -75,18 +68,23 @@ def _run(arguments: Sequence[str] | None) -> int:
         # `obj` travels to the commands: the record holds the command line.
         result = command.main(args=words, prog_name="livetrap", standalone_mode=False, obj=words)
     except HarnessError as error:
-        _tell(str(error), error.detail)
+        streams.tell(str(error), error.detail)
         return error.status
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
+    except SystemExit as error:  # how click ends a help text that nobody reads
+        if isinstance(error.__context__, BrokenPipeError):
+            return streams.broken_pipe()
+        raise
     except Exception as error:
         usage = getattr(error, "format_message", None)
         if usage is not None:  # an error of usage; where its class lives depends on typer's version
-            _tell(_usage(str(usage()), getattr(error, "ctx", None)))
+            streams.tell(_usage(str(usage()), getattr(error, "ctx", None)))
             return 2
-        _tell(f"internal error: {type(error).__name__}: {error}; please report it ({TRACEBACK}=1 shows where)")
+        streams.tell(f"internal error: {type(error).__name__}: {error}; please report it ({TRACEBACK}=1 shows where)")
         if os.environ.get(TRACEBACK):
-            traceback.print_exc()
+            with contextlib.suppress(OSError, ValueError, HarnessError):
+                traceback.print_exc()
         return 3
     return result if isinstance(result, int) else 0
 
@@ -99,24 +97,6 @@ def _usage(message: str, context: object) -> str:
     return f"{message.strip().rstrip('.')} (see `{path} --help`)"
 
 
-def _tell(message: str, detail: str = "") -> None:
-    # Where standard error itself is gone, there is nobody left to tell.
-    with contextlib.suppress(OSError, ValueError):
-        print(f"livetrap: {one_line(message, most=2000)}", file=sys.stderr)
-        if detail:
-            print(plain(detail).rstrip("\n"), file=sys.stderr)
-        sys.stderr.flush()
-
-
-def _broken_pipe() -> int:
-    """Whoever read our output has left: the interpreter's last flush goes nowhere instead of failing aloud."""
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-    return BROKEN_PIPE
-
-
 def _guarded(command: Callable[Arguments, int]) -> Callable[Arguments, int]:
     """The command, with those exceptions taken out that typer would give a status or a line of its own."""
 
@@ -127,7 +107,7 @@ def _guarded(command: Callable[Arguments, int]) -> Callable[Arguments, int]:
         except KeyboardInterrupt:
             return INTERRUPTED
         except BrokenPipeError:
-            return _broken_pipe()
+            return streams.broken_pipe()
 
     return guarded
 

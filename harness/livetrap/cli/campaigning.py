@@ -8,18 +8,22 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import FrameType
+
+from rich.console import Console
 
 from livetrap import build, campaign, expectations, resources
 from livetrap import scenario as scenario_file
 from livetrap.cli.options import check
-from livetrap.database import check_file
+from livetrap.database import SIDE_FILES, check_file, check_name, same_file
+from livetrap.errors import HarnessError
 from livetrap.model import Frozen, PlannedTrial, Record
 from livetrap.plan import Options, Plan
-from livetrap.report.lines import Lines
+from livetrap.report.lines import STDOUT, Lines, check_lines, open_lines
 from livetrap.report.progress import Progress, open_progress
+from livetrap.report.summary import print_end
 from livetrap.report.text import one_line
 from livetrap.scenario_model import Scenario
 from livetrap.store import Store, default_path
@@ -30,7 +34,7 @@ INTERRUPTED = 130
 
 
 class Done(Frozen, kw_only=True):
-    """A campaign that has ended, or was interrupted."""
+    """A campaign that has ended, was interrupted, or could not go on."""
 
     plan: Plan
     records: tuple[Record, ...]
@@ -38,9 +42,11 @@ class Done(Frozen, kw_only=True):
     db: Path
     took_s: float
     interrupted: bool
+    failure: HarnessError | None = None
+    """Why it could not go on: the disk is full, say."""
 
 
-def load(where: str, options: Options, *, db: str | None) -> Scenario:
+def load(where: str, options: Options, *, db: str | None, json: str | None = None) -> Scenario:
     """The scenario of a command line, checked as far as can be before anything is built. HarnessError: it is bad."""
     techniques = resources.technique_names()
     loaded = scenario_file.load(
@@ -51,27 +57,42 @@ def load(where: str, options: Options, *, db: str | None) -> Scenario:
     )
     check(options, techniques=techniques)
     if db is not None:
+        check_name("--db", db)
         check_file(db)
+    if json is not None:
+        check_lines(json)
+    if db is not None and json not in {None, STDOUT}:
+        for suffix in ("", *SIDE_FILES):
+            if same_file(Path(str(json)), Path(db + suffix)):
+                raise HarnessError(f"--json {json} is the file of --db {db}; give each its own")
     return loaded
 
 
-def carry_out(loaded: Scenario, options: Options, *, db: str | None, lines: Lines | None = None, command: str) -> Done:
-    """Plans, builds and runs a scenario; progress goes to standard error. Raises HarnessError as the campaign does."""
-    watcher = _Watcher(open_progress(sys.stderr), lines)
-    prepared = campaign.prepare(
-        loaded,
-        options=options,
-        cache=build.default_cache(),
-        seed=random.SystemRandom().randrange(SEEDS),
-        note=watcher.note,
-    )
-    path = Path(db) if db is not None else default_path(loaded.name, now=datetime.datetime.now(datetime.UTC))
-    interrupted = False
-    with Store.open(path) as store, contextlib.closing(watcher.progress):
-        try:
-            campaign.run(prepared, store=store, listener=watcher, command=command)
-        except KeyboardInterrupt:
-            interrupted = True
+def carry_out(loaded: Scenario, options: Options, *, db: str | None, json: str | None = None, command: str) -> Done:
+    """Plans, builds and runs a scenario; progress goes to standard error.
+
+    Raises HarnessError for what is wrong before the first trial; what goes wrong later is in the result.
+    """
+    progress = open_progress(sys.stderr)
+    watcher = _Watcher(progress)
+    with contextlib.closing(progress):
+        prepared = campaign.prepare(
+            loaded,
+            options=options,
+            cache=build.default_cache(),
+            seed=random.SystemRandom().randrange(SEEDS),
+            note=watcher.note,
+        )
+        path = Path(db) if db is not None else default_path(loaded.name, now=datetime.datetime.now(datetime.UTC))
+        interrupted, failure = False, None
+        with Store.open(path) as store, open_lines(json) if json else contextlib.nullcontext() as lines:
+            watcher.lines = lines
+            try:
+                campaign.run(prepared, store=store, listener=watcher, command=command)
+            except KeyboardInterrupt:
+                interrupted = True
+            except HarnessError as error:
+                failure = error
     return Done(
         plan=prepared.plan,
         records=tuple(watcher.records),
@@ -79,17 +100,42 @@ def carry_out(loaded: Scenario, options: Options, *, db: str | None, lines: Line
         db=path,
         took_s=time.monotonic() - watcher.began,
         interrupted=interrupted,
+        failure=failure,
     )
+
+
+def conclude(done: Done, out: Console, print_body: Callable[[], None]) -> int:
+    """Prints what came of a campaign, with its record in any case; returns the exit status.
+
+    Raises the campaign's own failure, after what had finished by then was printed.
+    """
+    interrupted = done.interrupted
+    try:
+        print_body()
+    except KeyboardInterrupt:
+        interrupted = True
+    print_end(
+        out,
+        done.outcome,
+        done.records,
+        took_s=done.took_s,
+        db=done.db,
+        interrupted=interrupted,
+        failed=done.failure is not None,
+    )
+    if done.failure is not None:
+        raise done.failure
+    return INTERRUPTED if interrupted else done.outcome.exit_status
 
 
 class _Watcher:
     """Hands what the campaign tells to the progress and to the JSON lines, and keeps the records."""
 
-    def __init__(self, progress: Progress, lines: Lines | None) -> None:
+    def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.records: list[Record] = []
         self.began = time.monotonic()
-        self._lines = lines
+        self.lines: Lines | None = None
 
     def started(self, plan: Plan) -> None:
         self.began = time.monotonic()
@@ -104,8 +150,8 @@ class _Watcher:
 
     def trial_finished(self, record: Record) -> None:
         self.records.append(record)
-        if self._lines:
-            self._lines.write(record)
+        if self.lines:
+            self.lines.write(record)
         self.progress.trial_finished(record)
 
     def note(self, text: str) -> None:
@@ -117,18 +163,39 @@ def ended_like_ctrl_c() -> Iterator[None]:
     """SIGTERM and SIGHUP end a campaign as Ctrl-C does: cleaned up, with a summary.
 
     SIGINT too where a shell has it ignored, as it does for what runs in the background of a script; but a SIGHUP that
-    is ignored (nohup) stays ignored.
+    is ignored (nohup) stays ignored. After the first, all of them are ignored until the process has ended.
     """
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
 
     wanted = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         wanted.append(signal.SIGHUP)
+    interrupted = False
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        # No second one: what is left to do is short, and must be done. It may already have arrived, so that its handler
+        # is due after this one, and Python would complain if that were SIG_IGN by then.
+        nonlocal interrupted
+        if not interrupted:
+            interrupted = True
+            raise KeyboardInterrupt
+
     before = {number: signal.signal(number, interrupt) for number in wanted}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if interrupted:
+            _ignore(wanted)
+        else:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _ignore(numbers: Collection[signal.Signals]) -> None:
+    """Ignores them until the process has ended: handlers of ours would go before the interpreter does.
+
+    Held back meanwhile, so that none arrives between the last look for arrived ones and the change.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    for number in numbers:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)

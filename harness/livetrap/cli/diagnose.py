@@ -8,12 +8,11 @@ from typing import Annotated
 
 import typer
 
-from livetrap.cli.campaigning import INTERRUPTED, carry_out, ended_like_ctrl_c, load
+from livetrap.cli.campaigning import carry_out, conclude, ended_like_ctrl_c, load
 from livetrap.cli.options import numbers, words
 from livetrap.diagnosis import diagnose
 from livetrap.plan import Options
 from livetrap.report.diagnosis import print_diagnosis
-from livetrap.report.summary import print_end
 from livetrap.report.text import console
 
 List = list[str] | None
@@ -43,6 +42,4 @@ def diagnose_command(
     out = console(sys.stdout)
     with ended_like_ctrl_c():
         done = carry_out(loaded, options, db=db, command=shlex.join(["livetrap", *(context.obj or [])]))
-        print_diagnosis(out, diagnose(done.plan, done.records, done.outcome))
-        print_end(out, done.outcome, done.records, took_s=done.took_s, db=done.db, interrupted=done.interrupted)
-    return INTERRUPTED if done.interrupted else done.outcome.exit_status
+        return conclude(done, out, lambda: print_diagnosis(out, diagnose(done.plan, done.records, done.outcome)))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rich.text import Text
 
-from livetrap import build, host
+from livetrap import build, host, store
+from livetrap.database import check_place
 from livetrap.errors import HarnessError
 from livetrap.model import Frozen, NotAvailable, Topology
 from livetrap.placement import STRATEGIES, place
@@ -17,6 +19,8 @@ from livetrap.topology import cpu_list_text
 
 THREADS = 2
 """Of the placements that are tried out, on paper."""
+HEADERS = "Python.h"
+BUILDS = "builds"
 
 
 class Check(Frozen, kw_only=True):
@@ -31,10 +35,11 @@ def doctor_command() -> int:
     """What this machine can do: cores, quota, compilers, placements, probes; exits 3 if it can run no trial."""
     topology = host.topology()
     compilers = list(compiler_checks())
+    folders = list(folder_checks())
     sections = {
         "machine": list(machine_checks(topology)),
         "compilers": compilers,
-        "folders": list(folder_checks()),
+        "folders": folders,
         "placements": list(placement_checks(topology)),
         "probes": [Check(name=name, ok=ok, text=text) for name, ok, text in host.checks()],
     }
@@ -46,7 +51,8 @@ def doctor_command() -> int:
             mark = Text("[ok] ", style="green") if check.ok else Text("[n/a]", style="yellow")
             line = Text.assemble("  ", mark, f" {one_line(check.name):<{width}}  {one_line(check.text, most=1000)}")
             out.print(line, soft_wrap=True)
-    usable = any(check.ok for check in compilers) and all(check.ok for check in sections["folders"])
+    needed = {check.name: check.ok for check in (*compilers, *folders)}
+    usable = any(needed[name] for name in COMPILERS) and needed[HEADERS] and needed[BUILDS]
     return 0 if usable else 3
 
 
@@ -77,21 +83,39 @@ def machine_checks(topology: Topology) -> Iterator[Check]:
 
 
 def compiler_checks() -> Iterator[Check]:
-    """The two families of compilers; one is enough."""
+    """The two families of compilers, of which one is enough, and what else a build takes."""
     for name in COMPILERS:
         found = build.find_compiler(name)
         if isinstance(found, NotAvailable):
             yield Check(name=name, ok=False, text=found.reason)
         else:
             yield Check(name=name, ok=True, text=f"{found.version} ({found.path})")
+    yield _tried(HEADERS, lambda: ", ".join(map(str, build.python_includes())))
 
 
 def folder_checks() -> Iterator[Check]:
-    """Where builds and records go."""
+    """Where builds and records go; both are made where they are not there, as a run would."""
+    yield _tried(BUILDS, _cache)
+    yield _tried("records", _records)
+
+
+def _cache() -> str:
+    path = build.default_cache()
+    build.check_cache(path)
+    return str(path)
+
+
+def _records() -> str:
+    path = store.default_path("trial", now=datetime.datetime.now(datetime.UTC))
+    check_place(path, create=True)
+    return str(path.parent)
+
+
+def _tried(name: str, action: Callable[[], str]) -> Check:
     try:
-        yield Check(name="builds", ok=True, text=str(build.default_cache()))
+        return Check(name=name, ok=True, text=action())
     except HarnessError as error:
-        yield Check(name="builds", ok=False, text=str(error))
+        return Check(name=name, ok=False, text=str(error))
 
 
 def placement_checks(topology: Topology) -> Iterator[Check]:

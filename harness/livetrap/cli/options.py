@@ -3,28 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
+from livetrap import build
 from livetrap.errors import HarnessError
-from livetrap.model import Value
+from livetrap.model import NotAvailable, Value
 from livetrap.plan import Options, check_seed
 from livetrap.scenario_check import check_axis, check_timeout, check_trials
 from livetrap.scenario_model import MOST_THREADS
+
+_BEFORE_FLAG = re.compile(r",(?=\s*(?:-[A-Za-z]|,|$))")
+"""A comma in flags that is no part of one, such as that of -fsanitize=undefined,address."""
+_PASSED_ON = re.compile(r"(?:^|[\s,])-W[lpa],\S*")
+"""Such a flag goes on to the next space, with all commas in it."""
 
 
 def words(name: str, given: Sequence[str] | None) -> tuple[str, ...]:
     """All values of an option that may be repeated and takes lists with commas, each once, in order.
 
-    Empty where the option is not given. Raises HarnessError where it is given without a value.
+    Empty where the option is not given. Raises HarnessError where it is given without a value, or with an empty one.
     """
-    found = _split(",".join(given or ()))
-    if given and not found:
+    return _each(name, [part for text in given or () for part in text.split(",")])
+
+
+def flags(given: Sequence[str] | None) -> tuple[str, ...]:
+    """The same for --flags, where a comma is the end of a value only before the next flag."""
+    return _each("flags", [part for text in given or () for part in _flag_lists(text)])
+
+
+def _flag_lists(text: str) -> Iterator[str]:
+    """Parts of one --flags; a flag with -Wl, -Wp or -Wa in front of its commas stays whole."""
+    kept = [match.span() for match in _PASSED_ON.finditer(text)]
+    begin = 0
+    for comma in _BEFORE_FLAG.finditer(text):
+        if not any(first < comma.start() < end for first, end in kept):
+            yield text[begin : comma.start()]
+            begin = comma.end()
+    yield text[begin:]
+
+
+def _each(name: str, parts: Sequence[str]) -> tuple[str, ...]:
+    found = [part.strip() for part in parts]
+    if found and not any(found):
         raise HarnessError(f"--{name} is empty; give at least one value, or leave it out")
-    return found
-
-
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    if not all(found):
+        raise HarnessError(f"--{name} {','.join(parts)!r}: has an empty value; take out the comma")
+    return tuple(dict.fromkeys(found))
 
 
 def numbers(name: str, given: Sequence[str] | None) -> tuple[int, ...]:
@@ -43,8 +67,8 @@ def axes(given: Sequence[str] | None) -> dict[str, tuple[Value, ...]]:
     found: dict[str, tuple[Value, ...]] = {}
     for text in given or ():
         name, equals, values = text.partition("=")
-        split = _split(values)
-        if not (name.strip() and equals and split):
+        split = [value.strip() for value in values.split(",")]
+        if not (name.strip() and equals and all(split)):
             raise HarnessError(
                 f"--axis {text!r}: must be a name and its values, e.g. --axis body=empty,volatile_counter"
             )
@@ -54,15 +78,39 @@ def axes(given: Sequence[str] | None) -> dict[str, tuple[Value, ...]]:
 
 def check(options: Options, *, techniques: Collection[str]) -> None:
     """Raises HarnessError for what can be seen to be wrong before anything is built."""
+    for name in options.compiler:
+        _check_compiler(name)
     problems = {
         "trials": check_trials(options.trials) if options.trials is not None else "",
         "timeout": check_timeout(options.timeout_s) if options.timeout_s is not None else "",
     }
-    for name in ("threads", "placement", "technique", "flags", "compiler"):
+    for name in ("threads", "placement", "technique", "compiler"):
         values: tuple[Value, ...] = getattr(options, name)
         problems[name] = check_axis(name, values, techniques=techniques) if values else ""
     for name, wrong in problems.items():
         if wrong:
             raise HarnessError(f"--{name} {wrong}")
+    for one in options.flags:
+        _check_flags(one, techniques)
     if options.seed is not None:
         check_seed(options.seed)
+
+
+def _check_flags(text: str, techniques: Collection[str]) -> None:
+    """Each flag by itself first, so that the message names it whole."""
+    try:
+        build.check_flags(tuple(text.split()))
+    except HarnessError as error:
+        raise HarnessError(f"--{error}") from None
+    wrong = check_axis("flags", (text,), techniques=techniques)
+    if wrong:
+        raise HarnessError(f"--flags {wrong}")
+
+
+def _check_compiler(name: str) -> None:
+    """A path must lead to a compiler; a name may be of one that is not installed here, whose cells are skipped."""
+    if "/" not in name:
+        return
+    found = build.find_compiler(name)
+    if isinstance(found, NotAvailable):
+        raise HarnessError(f"--compiler {name!r}: is no C compiler that runs here; give gcc, clang, or the path of one")

@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from livetrap import judge
+from livetrap.database import check_name
 from livetrap.errors import HarnessError
 from livetrap.model import Certainty, Frozen, Judgement, Verdict
 from livetrap.report.lines import Lines
@@ -47,6 +48,7 @@ def rejudge_command(
     lines = Lines(sys.stdout.buffer, "standard output") if json else None
     out = console(sys.stderr if json else sys.stdout)
     folded = same = without = 0
+    check_name("DB", db)
     with Store.open(db, create=False) as store:
         for trial in store.ids():
             stored = store.load(trial)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 import sys
-from typing import IO, Annotated
+from typing import Annotated
 
 import typer
 
-from livetrap.cli.campaigning import INTERRUPTED, carry_out, ended_like_ctrl_c, load
+from livetrap.cli.campaigning import carry_out, conclude, ended_like_ctrl_c, load
 from livetrap.cli.options import axes, numbers, words
+from livetrap.cli.options import flags as flag_lists
 from livetrap.plan import Options
-from livetrap.report.lines import Lines, open_lines
-from livetrap.report.summary import print_end, print_summary
+from livetrap.report.lines import STDOUT
+from livetrap.report.summary import print_summary
 from livetrap.report.text import console
-from livetrap.scenario_model import Scenario
 
 List = list[str] | None
 
@@ -43,7 +42,7 @@ def run_command(  # noqa: PLR0913, PLR0917 - one parameter an option
         threads=numbers("threads", threads),
         placement=words("placement", placement),
         technique=words("technique", technique),
-        flags=words("flags", flags),
+        flags=flag_lists(flags),
         compiler=words("compiler", compiler),
         axes=axes(axis),
         variants=words("variant", variant),
@@ -51,15 +50,9 @@ def run_command(  # noqa: PLR0913, PLR0917 - one parameter an option
         timeout_s=timeout,
         seed=seed,
     )
-    loaded = load(scenario, options, db=db)
+    loaded = load(scenario, options, db=db, json=json)
     command = shlex.join(["livetrap", *(context.obj or [])])
-    with open_lines(json) if json else contextlib.nullcontext() as lines, ended_like_ctrl_c():
-        out = sys.stderr if json == "-" else sys.stdout
-        return _run(loaded, options, db=db, lines=lines, out=out, command=command)
-
-
-def _run(loaded: Scenario, options: Options, *, db: str | None, lines: Lines | None, out: IO[str], command: str) -> int:
-    done = carry_out(loaded, options, db=db, lines=lines, command=command)
-    print_summary(console(out), done.outcome, done.records)
-    print_end(console(out), done.outcome, done.records, took_s=done.took_s, db=done.db, interrupted=done.interrupted)
-    return INTERRUPTED if done.interrupted else done.outcome.exit_status
+    out = console(sys.stderr if json == STDOUT else sys.stdout)
+    with ended_like_ctrl_c():
+        done = carry_out(loaded, options, db=db, json=json, command=command)
+        return conclude(done, out, lambda: print_summary(out, done.outcome, done.records))

@@ -36,6 +36,7 @@ from livetrap.model import (
     Settle,
     ThreadJudgement,
     Verdict,
+    WakeSource,
 )
 
 __all__ = ["State", "begin", "refold", "step"]
@@ -93,9 +94,17 @@ def _after_look(state: State) -> tuple[State, Command]:
     state = msgspec.structs.replace(state, ever_suspect=True)
     waited_s = (state.now_ns - state.gathered_ns) / 1e9
     due = state.gathered_ns == 0 or waited_s >= state.gather_wait_s
-    if due and state.tracks and all(role_of(track, state)[0] in RIPE for track in state.tracks.values()):
+    if due and state.tracks and _worth_gathering(state):
         return state, _gather(state, roles(state))
     return state, _look_again(state)
+
+
+def _worth_gathering(state: State) -> bool:
+    """Nothing speaks against calling a hang, or somebody naps so often that it must first be known why."""
+    now = [role_of(track, state) for track in state.tracks.values()]
+    if all(role in RIPE for role, _ in now):
+        return True
+    return (Role.POLLING, WakeSource.UNKNOWN) in now and all(role is not Role.COMPUTING for role, _ in now)
 
 
 def _look_again(state: State) -> LookAgain:

@@ -94,6 +94,8 @@ def learn(state: State, evidence: Evidence) -> State:
             track = msgspec.structs.replace(
                 track, wake=found.wake, wake_of_ns=track.asleep_since_ns, sleeps_in=found.sleeps_in
             )
+        elif found.wake is WakeSource.TIMER and track.wakes:
+            track = msgspec.structs.replace(track, wake=found.wake, wake_of_ns=None, sleeps_in=found.sleeps_in)
         elif found.unreadable and not track.awake:
             track = msgspec.structs.replace(track, wake_of_ns=None, sleeps_in=found.unreadable)
         if found.pc_site:
@@ -102,6 +104,7 @@ def learn(state: State, evidence: Evidence) -> State:
     return msgspec.structs.replace(
         state,
         tracks=tracks,
+        timers=evidence.timers,
         gathered_ns=state.now_ns,
         gather_wait_s=min(max(state.gather_wait_s * 1.5, state.rules.regather_s), 10 * state.rules.regather_s),
     )
@@ -169,7 +172,7 @@ def _continue(before: Track, reading: ThreadReading, *, look: Look, void: bool) 
     """The thread's track after this look."""
     cpu = _delta(reading.cpu_ns, before.cpu_ns)
     switches = _delta(reading.switches, before.switches)
-    same_wait = _same_wait(before, reading)
+    same_wait, changed = _same_wait(before, reading), _changed(before, reading)
     counts = not void and (same_wait or before.mark is not Mark.WAIT)
     waits = same_wait and not void
     yields = switches if before.awake and reading.state in AWAKE else 0
@@ -196,9 +199,9 @@ def _continue(before: Track, reading: ThreadReading, *, look: Look, void: bool) 
         beat_waited_ns=before.beat_waited_ns + _delta(reading.waited_ns, before.waited_ns),
         arrivals_at_beat=before.arrivals_at_beat,
         asleep_since_ns=before.asleep_since_ns if rested else (look.at_ns if asleep else None),
-        wakes=before.wakes + (max(1, switches) if woken else 0),
+        wakes=before.wakes + (max(1, switches) if woken and not changed else 0),
         naps=before.naps + (1 if asleep and not rested else 0),
-        changes=before.changes + (1 if _changed(before, reading) else 0),
+        changes=before.changes + (1 if changed else 0),
         wait_since_ns=before.wait_since_ns if keeps_waiting else (look.at_ns if in_wait else None),
         beats_at_wait=before.beats_at_wait if keeps_waiting else _total(look),
         wake=before.wake,

@@ -57,8 +57,8 @@ def at_limit(
     spun = spun or tuple(thread.id for thread in threads if thread.role is Role.SPINNING)
     if spun:
         left = wakeable(threads)
-        named = ", ".join(f"thread {id_.tid}" for id_ in left) or "none"
-        reason = f"{len(spun)} spun throughout; still to be woken from outside: {named}"
+        named = ", ".join([f"thread {id_.tid}" for id_ in left] + [f"process {pid}" for pid in state.timers])
+        reason = f"{len(spun)} spun throughout; still to be woken by a timer or from outside: {named or 'none'}"
         return say(Verdict.LIVELOCK, 7, reason, wakeable=left)
     if not threads:
         return say(Verdict.SLOW, 9, "no thread of the target is left, and its process is still there")

@@ -57,6 +57,8 @@ def role_of(track: Track, state: State) -> tuple[Role, WakeSource | None]:
     if spins_in_bursts(track, state):
         return Role.SPINNING, None
     if track.awake:
+        if polls_by_timer(track, state) and not over_allowance(track, state.rules):
+            return Role.POLLING, WakeSource.TIMER
         return _awake(track, state), _released_by(track)
     if track.state is ThreadState.UNINTERRUPTIBLE:
         return Role.PARKED, WakeSource.OUTSIDE
@@ -85,6 +87,16 @@ def spins_in_bursts(track: Track, state: State) -> bool:
     patience_s = rules.poller_s if naps else rules.burst_s
     woken_in_vain = track.wakes >= (rules.timer_fires if timed else rules.switch_allowance)
     return woken_in_vain and state.since_beat_ns >= patience_s * 1e9
+
+
+def polls_by_timer(track: Track, state: State) -> bool:
+    """A timer has woken it again and again, and it went to sleep again without doing much or saying anything."""
+    return (
+        track.wake is WakeSource.TIMER
+        and track.wakes >= state.rules.timer_fires
+        and track.mark in {Mark.NONE, Mark.PARKED}
+        and track.beat_cpu_ns < state.rules.starved_share * state.since_beat_ns
+    )
 
 
 def over_allowance(track: Track, rules: Rules) -> bool:
@@ -144,15 +156,14 @@ def _released_by(track: Track) -> WakeSource | None:
 def _asleep(track: Track, state: State) -> tuple[Role, WakeSource | None]:
     rules = state.rules
     slept_ns = state.now_ns - track.asleep_since_ns if track.asleep_since_ns is not None else 0
+    if track.wakes >= rules.timer_fires and track.wake is None:
+        return (
+            Role.POLLING,
+            WakeSource.UNKNOWN,
+        )  # its naps are too short to be parked: what ends them is to be found out
     if track.wakes > 0 and track.wake in {WakeSource.TIMER, WakeSource.OUTSIDE}:
-        fired = track.wake is WakeSource.TIMER and track.wakes >= rules.timer_fires
-        idle = (
-            fired
-            and state.since_beat_ns >= rules.poller_s * 1e9
-            and state.ever_beat
-            and track.mark in {Mark.NONE, Mark.PARKED}
-        )
-        return Role.POLLING, WakeSource.NONE if idle else track.wake
+        known = polls_by_timer(track, state) and state.since_beat_ns >= rules.poller_s * 1e9
+        return Role.POLLING, WakeSource.NONE if known and state.ever_beat else track.wake
     if slept_ns < rules.settled_sleep_s * 1e9:
         return Role.UNDECIDED, track.wake_now
     return Role.PARKED, track.wake_now

@@ -40,7 +40,7 @@ def settle(
             threads=threads,
             shape=shape,
         )
-    if not threads or not nothing_can_act(threads):
+    if not threads or state.timers or not nothing_can_act(threads):
         return None
     spinning = [thread for thread in threads if thread.role is Role.SPINNING]
     parked = [thread for thread in threads if thread.role in {Role.PARKED, Role.POLLING}]

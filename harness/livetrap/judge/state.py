@@ -51,7 +51,7 @@ class Track(Frozen, kw_only=True):
     asleep_since_ns: int | None = None
     """It has slept throughout since then; None: it is awake, or has just run."""
     wakes: int = 0
-    """Times it woke and slept again since the last beat."""
+    """Times it woke, since the last beat, and was found in the same wait, or without a mark, again: in vain."""
     naps: int = 0
     """Times it ran and fell asleep since the last beat."""
     changes: int = 0
@@ -133,6 +133,8 @@ class State(Frozen, kw_only=True):
     """Most waits that a thread began between two beats."""
     tracks: dict[ThreadId, Track] = msgspec.field(default_factory=dict)
     ever_suspect: bool = False
+    timers: tuple[int, ...] = ()
+    """Processes that a timer of their own may interrupt, as gathered last: its handler could end the stall."""
     gathered_ns: int = 0
     gather_wait_s: float = 0.0
     limit_hit: bool = False

@@ -30,13 +30,15 @@ class Observer(Protocol):
         """Releases everything but the page; may be called again."""
 
 
-def open_observer(pid: int, page: Page, *, output_fd: int | None = None) -> Observer:
+def open_observer(pid: int, page: Page, *, output_fd: int | None = None, adopters: tuple[int, ...] = ()) -> Observer:
     """The best observer that this system has for the process tree of `pid`.
 
-    `output_fd` is the file that takes the target's output, if its size is to be watched.
+    `output_fd` is the file that takes the target's output, if its size is to be watched. `adopters` are processes of
+    the harness that take in the target's orphans, and have no children but the target, its orphans and each other;
+    where there are no such (macOS), orphans are lost.
     """
     if sys.platform == "linux" and proctree.available():
-        return linux.LinuxObserver(pid, page, output_fd=output_fd)
+        return linux.LinuxObserver(pid, page, output_fd=output_fd, adopters=adopters)
     from livetrap.observe import portable  # noqa: PLC0415 (psutil takes long to load, and is not needed on Linux)
 
     return portable.PortableObserver(pid, page, output_fd=output_fd)

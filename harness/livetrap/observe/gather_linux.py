@@ -20,13 +20,18 @@ from collections.abc import Callable, Collection
 from livetrap import wake
 from livetrap.host import arch_name
 from livetrap.model import AWAKE, EvidenceKind, Mark, Slot, ThreadEvidence, ThreadId, ThreadState, WaitKind
+from livetrap.observe import pipes
 from livetrap.observe.proctree import ProcessFiles, ThreadFiles, Tree
 from livetrap.page import Page, one_line
 
 assert sys.platform == "linux"
 
 _POLL_S = 0.001
+_LONGEST_POLL_S = 0.008
 _MAPS_BYTES = 1 << 22
+_MOST_NAMED = 3
+"""So many of the descriptors that a thread waits for are named."""
+_TIMER_SIGNALS = sum(1 << (number - 1) for number in (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF))
 _SYS_TGKILL = {"x86_64": 234, "arm64": 131}
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -68,6 +73,8 @@ class Gatherer:
         found: dict[ThreadId, ThreadEvidence] = {}
         ask: list[ThreadId] = []
         maps: dict[int, str] = {}
+        tree_pids = frozenset(process.pid for process in self._tree.processes)
+        outside = pipes.Outside(tree_pids, deadline_ns=deadline_ns)
         for id_ in threads:
             files = self._tree.find(id_)
             state = files[1].state() if files else None
@@ -78,28 +85,35 @@ class Gatherer:
                 if EvidenceKind.PROGRAM_COUNTERS in kinds:
                     ask.append(id_)
             elif EvidenceKind.WAKE_SOURCES in kinds:
-                found[id_] = self._sleeper(*files, state, maps)
+                found[id_] = self._sleeper(*files, state, maps, outside, tree_pids)
         found.update(self._counters(ask, awake, maps, deadline_ns))
         return tuple(found[id_] for id_ in threads if id_ in found)
 
     # --- sleepers
 
     def _sleeper(
-        self, process: ProcessFiles, thread: ThreadFiles, state: ThreadState, maps: dict[int, str]
+        self,
+        process: ProcessFiles,
+        thread: ThreadFiles,
+        state: ThreadState,
+        maps: dict[int, str],
+        outside: pipes.Outside,
+        tree_pids: frozenset[int],
     ) -> ThreadEvidence:
         name = f"task/{thread.id.tid}/syscall"
         line, unreadable = process.try_read(name, 256)
         text = line.decode("ascii", errors="replace")
-        fd = wake.first_descriptor(self._arch, text)
+        links = pipes.awaited(process, thread.id.tid, self._arch, text)
         source, words = wake.classify(
             self._arch,
             None if unreadable else text,
             state,
             pid=process.pid,
             live_tids=process.threads.keys(),
-            tree_pids=[other.pid for other in self._tree.processes],
+            tree_pids=tree_pids,
             maps=self._maps(process, maps) if wake.wants_maps(self._arch, text) else "",
-            fd=one_line(process.link(f"fd/{fd}")) if fd is not None else "",
+            fd=one_line(", ".join(links[:_MOST_NAMED])),
+            fd_inside=outside.has_none(links),
             unreadable=unreadable,
         )
         return ThreadEvidence(id=thread.id, wake=source, sleeps_in=words, unreadable=unreadable)
@@ -115,11 +129,13 @@ class Gatherer:
         waiting: dict[ThreadId, Slot] = {}
         for id_ in ask:
             slot = slots.get(id_)
-            why = self._why_not(id_, slot, awake, caught)
+            late = time.monotonic_ns() >= deadline_ns
+            why = "no time was left to ask" if late else self._why_not(id_, slot, awake, caught)
             if slot is not None and not why:
                 waiting[id_] = slot
             else:
                 found[id_] = ThreadEvidence(id=id_, unreadable=f"program counter: {why}")
+        pause_s = _POLL_S
         while waiting:
             slots = self._slots()
             for id_, before in list(waiting.items()):
@@ -133,7 +149,8 @@ class Gatherer:
             if left_s <= 0:
                 break
             if waiting:
-                time.sleep(min(_POLL_S, left_s))
+                time.sleep(min(pause_s, left_s))
+                pause_s = min(2 * pause_s, _LONGEST_POLL_S)
         for id_ in waiting:
             found[id_] = ThreadEvidence(id=id_, unreadable="program counter: no answer to the signal in time")
         return found
@@ -198,3 +215,14 @@ def _caught(status: bytes) -> int:
     """Signals that the process handles, as a mask, from /proc/PID/status."""
     match = re.search(rb"^SigCgt:\s*([0-9a-f]+)", status, re.MULTILINE)
     return int(match[1], 16) if match else 0
+
+
+def has_timer(process: ProcessFiles) -> bool:
+    """Whether a timer may send the process a signal that it handles, or is set to send it any.
+
+    The kernel does not show whether an alarm is set: who handles its signal is taken to have set one.
+    """
+    if _caught(process.read("status", 4096)) & _TIMER_SIGNALS:
+        return True
+    # One line of each POSIX timer tells whom it notifies (proc_pid_timers(5)); the file need not exist.
+    return re.search(rb"^notify: (?!none)", process.read("timers", 4096), re.MULTILINE) is not None

@@ -41,7 +41,8 @@ class _Kept:
 
 
 class LinuxObserver:
-    """Looks at the process tree of `pid`; `output_fd` is the file that takes the target's output."""
+    """Looks at the process tree of `pid`; `output_fd` is the file that takes the target's output, `adopters` the
+    processes that take in its orphans."""
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class LinuxObserver:
         page: Page,
         *,
         output_fd: int | None = None,
+        adopters: tuple[int, ...] = (),
         budget: Budget | None = None,
         list_children: bool = True,
         schedstat: bool | None = None,
@@ -57,7 +59,7 @@ class LinuxObserver:
         self._output_fd = output_fd
         self._schedstat = schedstat_works() if schedstat is None else schedstat
         self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-        self._tree = Tree(pid, budget=budget, list_children=list_children)
+        self._tree = Tree(pid, budget=budget, list_children=list_children, adopters=adopters)
         self._looks = 0
         self._lost = False
         self._kept: dict[ThreadId, _Kept] = {}
@@ -96,7 +98,8 @@ class LinuxObserver:
         awake = {id_ for id_, kept in self._kept.items() if kept.bare.state is ThreadState.RUNNABLE}
         found = self._gatherer.gather(threads, kinds, awake=awake, deadline_ns=deadline_ns)
         self._tree.search_now()
-        return Evidence(look=self.look(late_ns=0), threads=found)
+        timers = tuple(sorted(process.pid for process in self._tree.processes if gather_linux.has_timer(process)))
+        return Evidence(look=self.look(late_ns=0), threads=found, timers=timers)
 
     def close(self) -> None:
         """Closes all files; the page stays."""

@@ -11,7 +11,7 @@ import contextlib
 import os
 import resource
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from livetrap.model import ThreadId, ThreadState
@@ -33,6 +33,10 @@ _STATE_BYTES = 64
 """The state stands within these first bytes: number, name of at most 15 bytes in brackets, letter."""
 _SPARE_FILES = 256
 """Descriptors left to the rest of the harness."""
+_MANY_THREADS = 64
+"""Each thread has a list of children of its own: from so many on it is cheaper to look through all processes."""
+_ROUNDS = 3
+"""How often a process is read again whose parent went meanwhile."""
 _SCAN_SHARE = 50
 """Looking through all processes of the machine may take one part in so many of the time."""
 
@@ -140,6 +144,19 @@ class ProcessFiles:
         except OSError:
             return ""
 
+    def memory(self, address: int, size: int) -> bytes:
+        """Up to `size` bytes of its memory, read without stopping it; b"" when that cannot be had."""
+        try:
+            fd = os.open("../mem", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.task)
+        except OSError:
+            return b""
+        try:
+            return os.pread(fd, size, address)
+        except (OSError, OverflowError):
+            return b""
+        finally:
+            os.close(fd)
+
     def renew(self, *, lost: bool) -> bool:
         """Finds threads that were born or are gone (`lost`: a read failed); False when the process is gone."""
         try:
@@ -181,16 +198,25 @@ class ProcessFiles:
 
 
 class Tree:
-    """All processes that descend from `pid`, itself included, as long as they live."""
+    """All processes that descend from `pid`, itself included, as long as they live.
 
-    def __init__(self, pid: int, *, budget: Budget | None = None, list_children: bool = True) -> None:
+    An orphan is lost from the tree when its parent goes before it was seen. So every child of an adopter belongs to it
+    too: a process of the harness that takes in the orphans, and has no children but the target and other adopters.
+    """
+
+    def __init__(
+        self, pid: int, *, budget: Budget | None = None, list_children: bool = True, adopters: Collection[int] = ()
+    ) -> None:
         self._budget = budget or Budget()
         self._processes: dict[int, ProcessFiles] = {}
+        self._adopters: dict[int, ProcessFiles] = {}
         self._list_children = list_children
-        self._strangers: set[int] = set()
+        self._strangers: set[tuple[int, int]] = set()
         self._next_scan_ns = 0
         self._session: int | None = None
-        self._add(pid)
+        for adopter in adopters:
+            self._add(adopter, self._adopters)
+        self._add(pid, self._processes)
         root = self._processes.get(pid)
         if root is not None and stat_field(root.read("stat", 1024), 6) == pid:
             self._session = pid
@@ -217,67 +243,97 @@ class Tree:
         for process in self.processes:
             if not process.renew(lost=lost):
                 self._processes.pop(process.pid).close()
-        if search and self._processes:
-            self._search()
+        if search and self._processes and not self._walk() and time.monotonic_ns() >= self._next_scan_ns:
+            self._scan()
+
+    def search_now(self) -> None:
+        """Renews everything, whatever it costs; where orphans have no adopter, finds those of the session too."""
+        self.renew(search=False, lost=True)
+        if self._processes:
+            self._walk()
+            self._scan()
 
     def close(self) -> None:
         """Closes all files."""
-        for process in self._processes.values():
+        for process in [*self._processes.values(), *self._adopters.values()]:
             process.close()
         self._processes.clear()
+        self._adopters.clear()
 
-    def _add(self, pid: int) -> bool:
+    def _add(self, pid: int, to: dict[int, ProcessFiles]) -> bool:
         try:
             process = ProcessFiles(pid, self._budget)
         except OSError:
             return False
         if process.renew(lost=False):
-            self._processes[pid] = process
+            to[pid] = process
             return True
         process.close()
         return False
 
-    def _search(self) -> None:
+    def _walk(self) -> bool:
+        """Finds processes by the kernel's lists of children; False where it has none, or where they are too many."""
+        if sum(len(process.threads) for process in self._processes.values()) > _MANY_THREADS:
+            return False
         waiting = self.processes
         while waiting and self._list_children:
-            born: list[ProcessFiles] = []
-            for process in waiting:
-                children = process.children()
-                if children is None:
-                    self._list_children = False
-                    break
-                new = [pid for pid in children if pid not in self._processes and self._add(pid)]
-                born += [self._processes[pid] for pid in new]
-            waiting = born
-        if not self._list_children and time.monotonic_ns() >= self._next_scan_ns:
-            self._scan()
+            # Adopters come last: whoever lost its parent while we read is theirs by then.
+            waiting = self._children_of(waiting) or self._children_of(list(self._adopters.values()))
+        return self._list_children
+
+    def _children_of(self, parents: Sequence[ProcessFiles]) -> list[ProcessFiles]:
+        """Children that are new to the tree, and now in it."""
+        born: list[ProcessFiles] = []
+        for parent in parents:
+            children = parent.children()
+            if children is None:
+                self._list_children = False
+                break
+            new = [pid for pid in children if not self._known(pid) and self._add(pid, self._processes)]
+            born += [self._processes[pid] for pid in new]
+        return born
+
+    def _known(self, pid: int) -> bool:
+        return pid in self._processes or pid in self._adopters
 
     def _scan(self) -> None:
-        """The same where the kernel lists no children: by parent and session of all processes that are new to us."""
+        """The same by parent and session of all processes of the machine that are not known to be strangers."""
         began = time.monotonic_ns()
-        pids = {int(name) for name in os.listdir(PROC) if name.isdecimal()}  # noqa: PTH208
-        self._strangers &= pids
-        parents: dict[int, tuple[int, int]] = {}
-        for pid in pids - self._strangers - self._processes.keys():
-            text = read_at(None, f"{PROC}/{pid}/stat", 1024)
-            parents[pid] = stat_field(text, 4), stat_field(text, 6)
-        found = True
-        while found:
-            found = False
-            for pid, (parent, session) in list(parents.items()):
-                # The target leads a session of its own: an orphan of it keeps that when it loses its parent.
-                if parent in self._processes or session == self._session:
-                    del parents[pid]
-                    found |= self._add(pid)
-        self._strangers |= parents.keys()
+        with os.scandir(PROC) as entries:
+            # The inode tells a process from another that had the same number before.
+            listed = {(int(entry.name), entry.inode()) for entry in entries if entry.name.isdecimal()}
+        self._strangers &= listed
+        undecided = {key for key in listed - self._strangers if not self._known(key[0])}
+        for _ in range(_ROUNDS):
+            undecided = self._decide(undecided)
+            if not undecided:
+                break
         now = time.monotonic_ns()
         self._next_scan_ns = now + _SCAN_SHARE * (now - began)
 
-    def search_now(self) -> None:
-        """Renews everything, whatever it costs; finds orphans too, whose parent went before they were seen."""
-        self.renew(search=self._list_children, lost=True)
-        if self._processes:
-            self._scan()
+    def _decide(self, keys: set[tuple[int, int]]) -> set[tuple[int, int]]:
+        """Takes in those that belong to the tree and notes strangers; the others, whose parent went meanwhile."""
+        parents: dict[tuple[int, int], tuple[int, int]] = {}
+        for key in keys:
+            stat = read_at(None, f"{PROC}/{key[0]}/stat", 1024)
+            if stat:
+                parents[key] = stat_field(stat, 4), stat_field(stat, 6)
+        strange = {pid for pid, _ in self._strangers} | {0}
+        found = True
+        while found:
+            found = False
+            for key, (parent, session) in list(parents.items()):
+                # The target leads a session of its own: an orphan of it keeps that when it loses its parent.
+                if self._known(parent) or session == self._session:
+                    del parents[key]
+                    found |= self._add(key[0], self._processes)
+                elif parent in strange:
+                    # Who descends from strangers alone stays one: only the tree's own orphans get another parent.
+                    del parents[key]
+                    strange.add(key[0])
+                    self._strangers.add(key)
+                    found = True
+        return set(parents)
 
 
 def state_of(stat: bytes) -> ThreadState | None:

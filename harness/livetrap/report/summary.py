@@ -11,7 +11,7 @@ from rich.text import Text
 from livetrap.claims import fix_claims, seen_text
 from livetrap.expectations import Outcome
 from livetrap.expectations import Row as CellRow
-from livetrap.model import HANGS, UNCOUNTED, Record, Shape, Value, Verdict
+from livetrap.model import BUGS, HANGS, UNCOUNTED, Record, Shape, Value, Verdict
 from livetrap.report.grouping import Cell, Row, group, values_by_axis
 from livetrap.report.text import one_line, plural, print_columns, seconds, styled
 
@@ -47,12 +47,15 @@ def print_end(
     took_s: float,
     db: Path,
     interrupted: bool = False,
+    failed: bool = False,
 ) -> None:
-    """The last lines: how it ended, and where the record is."""
+    """The last lines: how it ended, and where the record is. `failed`: it ended early, not by an interruption."""
     verdict = {0: "as expected", 1: "NOT as expected"}.get(outcome.exit_status, "nothing is said")
+    if interrupted or failed:
+        verdict = "interrupted" if interrupted else "ended early"
     seen = sum(row.seen > 0 for row in outcome.rows)
     done = f"{plural(seen, 'cell')}, {plural(len(records), 'trial')} in {seconds(took_s)}"
-    console.print(Text.assemble((f"{'interrupted' if interrupted else verdict}: ", "bold"), done))
+    console.print(Text.assemble((f"{verdict}: ", "bold"), done))
     if records:
         telling = max(records, key=lambda record: (record.as_expected is False, record.verdict in HANGS, -record.id))
         console.print(f"record: {db}  (one trial of it: livetrap show {db} {telling.id})", soft_wrap=True)
@@ -147,7 +150,8 @@ def shapes_text(shapes: Sequence[Shape]) -> str:
 
 
 def _expected(row: Row) -> str:
-    return " or ".join(verdict.value for verdict in row.expected) + (f", {row.rate}" if row.rate else "")
+    expected = "a bug" if frozenset(row.expected) >= BUGS else " or ".join(verdict.value for verdict in row.expected)
+    return expected + (f", {row.rate}" if row.rate else "")
 
 
 def _mark(row: Row) -> Text:
