@@ -2,8 +2,8 @@
 
     python -m tests.judge.recorded FILE.db [FOLDER]      keeps one suspect trial of each variant in a database
 
-A verdict that was ever wrong is kept here too, as `wrong--NAME`, with what is right of the same events now. Where a healthy
-trial was convicted its events end there, so that what is right is that they do not settle (`unsettled`).
+A verdict that was ever wrong is kept here too, as `wrong--NAME`, with what is right of the same events now. Where a
+healthy trial was convicted its events end there, so that what is right is that they do not settle (`unsettled`).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Annotated, ParamSpec
+from typing import Annotated, Any, ParamSpec
 
 import typer
 
@@ -61,9 +61,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return streams.finish(_run(arguments))
 
 
+@functools.cache
+def _parser() -> Any:
+    """The command line as typer makes it, once a process."""
+    return typer.main.get_command(app)
+
+
 def _run(arguments: Sequence[str] | None) -> int:
     try:
-        command = typer.main.get_command(app)
+        command = _parser()
         words = list(sys.argv[1:] if arguments is None else arguments)
         # `obj` travels to the commands: the record holds the command line.
         result = command.main(args=words, prog_name="livetrap", standalone_mode=False, obj=words)
