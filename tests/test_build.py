@@ -500,8 +500,13 @@ from pathlib import Path
 from livetrap.build import build, find_compiler
 from livetrap.model import BuildSpec
 spec = BuildSpec(compiler=sys.argv[2], flags=("-O1", "-DINTERRUPTED"), kernel="own", kernel_file=sys.argv[3])
+def compiling():
+    try:
+        return any(Path(sys.argv[1]).glob("tmp-*/*.[is]"))
+    except OSError:  # a folder went while it was read
+        return False
 def interrupt():
-    while not list(Path(sys.argv[1]).glob("tmp-*/*.[is]")):
+    while not compiling():
         time.sleep(0.001)
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt, daemon=True).start()

@@ -12,7 +12,7 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from livetrap.build.cache import Cache, failure, key
@@ -191,8 +191,10 @@ def _make(todo: list[_Part], *, spec: BuildSpec, compiler: Compiler, cache: Cach
         def one(unit: Unit, name: str) -> None:
             cache.keep_object(_compile(unit, spec, compiler, runner, workshop), name)
 
-        futures = [pool.submit(one, unit, name) for unit, name in todo]
+        futures: list[Future[None]] = []
         try:
+            for unit, name in todo:
+                futures.append(pool.submit(one, unit, name))
             for future in futures:
                 future.result()
         except BaseException:  # an interruption too must leave no compiler behind
