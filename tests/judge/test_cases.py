@@ -341,3 +341,51 @@ def test_a_ticker_does_not_hide_a_livelock_however_short_its_naps(period: float)
     assert got.verdict is Verdict.LIVELOCK
     assert got.shape.spinning == 16
     assert World([*team, ticks], ends_at_ms=2400, rules=Rules(limit_s=10)).judge().verdict is Verdict.PASSED
+
+
+def _locks(free_after_ms: float, *, rest: Now) -> Thread:
+    """Many short waits within 50 ms, all begun and over, then something long without a beat."""
+
+    def at(t: float) -> Now:
+        if t < free_after_ms:
+            return Now(cpu_ms=t * 0.5, switches=3, mark=Mark.RUN, arrivals=int(t * 2), beats=1, kind=WaitKind.UNTIMED)
+        return dataclasses.replace(
+            rest, cpu_ms=rest.cpu_ms + t * (rest.state is ThreadState.RUNNABLE), arrivals=100, beats=1
+        )
+
+    return at
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        Now(state=ThreadState.ASLEEP, cpu_ms=25, switches=4, mark=Mark.RUN, wake=WakeSource.TIMER),
+        Now(cpu_ms=25, switches=4, mark=Mark.RUN),
+    ],
+)
+def test_waits_that_lie_behind_a_thread_do_not_count_against_it(rest: Now) -> None:
+    world = World([spinner(beats=1), _locks(50, rest=rest)], ends_at_ms=4000)
+    assert world.judge().verdict is Verdict.PASSED
+
+
+def test_a_load_in_many_short_steps_before_the_first_beat_is_no_livelock() -> None:
+    def loads(t: float) -> Now:
+        return Now(cpu_ms=t * 0.5, switches=int(t), mark=Mark.RUN, kind=WaitKind.SPIN, site=7, arrivals=int(t * 5))
+
+    assert World([loads, loads], ends_at_ms=4500).judge().verdict is Verdict.PASSED
+
+
+def test_a_long_phase_of_short_waits_after_short_ones_is_no_livelock() -> None:
+    def grows(t: float) -> Now:
+        beats = int(t) if t < 200 else 200 + int(t >= 1700)
+        return Now(
+            cpu_ms=t * 0.5,
+            switches=int(t),
+            mark=Mark.WAIT,
+            kind=WaitKind.SPIN,
+            site=7,
+            arrivals=int(t * 5),
+            beats=beats,
+        )
+
+    assert World([grows, grows], ends_at_ms=1800).judge().verdict is Verdict.PASSED

@@ -25,6 +25,9 @@ from livetrap.model import (
     WakeSource,
 )
 
+BURST_PAUSE_NS = 200_000_000
+"""A busy machine may let a thread run that seldom; longer, and it has stopped beginning waits."""
+
 
 def follow(state: State, look: Look) -> State:
     """The state after one more look."""
@@ -182,6 +185,9 @@ def _continue(before: Track, reading: ThreadReading, *, look: Look, void: bool) 
     rested = asleep and was_asleep and not ran
     woken = was_asleep and not rested
     in_wait = reading.slot is not None and reading.slot.mark is Mark.WAIT
+    waits_begun = _waits_begun(before, reading)
+    paused = before.burst_since_ns is not None and look.at_ns - before.begun_ns <= BURST_PAUSE_NS
+    in_burst = waits_begun > 0 or paused
     keeps_waiting = in_wait and before.wait_since_ns is not None and not _own_beat(before, reading)
     return Track(
         id=reading.id,
@@ -202,6 +208,10 @@ def _continue(before: Track, reading: ThreadReading, *, look: Look, void: bool) 
         wakes=before.wakes + (max(1, switches) if woken and not changed else 0),
         naps=before.naps + (1 if asleep and not rested else 0),
         changes=before.changes + (1 if changed else 0),
+        burst_since_ns=(before.burst_since_ns or look.at_ns) if in_burst else None,
+        begun_ns=look.at_ns if waits_begun else before.begun_ns,
+        burst_arrivals=before.burst_arrivals + waits_begun if in_burst else 0,
+        burst_cpu_ns=before.burst_cpu_ns + cpu if in_burst else 0,
         wait_since_ns=before.wait_since_ns if keeps_waiting else (look.at_ns if in_wait else None),
         beats_at_wait=before.beats_at_wait if keeps_waiting else _total(look),
         wake=before.wake,
@@ -223,6 +233,13 @@ def _stirs(before: Track, after: Track, rules: Rules) -> bool:
     ):
         return before.naps < rules.timer_fires
     return after.mark is not Mark.WAIT or before.naps < rules.switch_allowance
+
+
+def _waits_begun(before: Track, reading: ThreadReading) -> int:
+    """Waits that it has begun since the last look."""
+    if before.slot is None or reading.slot is None or before.slot.generation != reading.slot.generation:
+        return 0
+    return max(0, reading.slot.arrivals - before.slot.arrivals)
 
 
 def _own_beat(before: Track, reading: ThreadReading) -> bool:
@@ -284,6 +301,9 @@ def _beat(state: State, tracks: dict[ThreadId, Track], look: Look, *, beats: int
             beat_waited_ns=0,
             arrivals_at_beat=track.slot.arrivals if track.slot else 0,
             wakes=0,
+            burst_since_ns=None,
+            burst_arrivals=0,
+            burst_cpu_ns=0,
             naps=0,
             changes=0,
             pc_site="",

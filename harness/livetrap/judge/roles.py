@@ -75,18 +75,30 @@ def spins_in_bursts(track: Track, state: State) -> bool:
     rules = state.rules
     if track.mark not in {Mark.WAIT, Mark.RUN} or (track.slot and track.slot.kind is WaitKind.OUTSIDE):
         return False
-    waits = track.arrivals_since_beat
-    # What healthy gaps held of waits in this trial is no sign of a livelock, nor are waits with work between them.
-    often = waits >= max(rules.switch_allowance, rules.gap_factor * state.most_waits)
-    if often and state.since_beat_ns >= rules.burst_s * 1e9 and track.beat_cpu_ns < waits * rules.burst_cpu_ns:
+    # What healthy gaps held of waits in this trial is no sign of a livelock, nor are waits with work between them, nor
+    # those that lie behind it: it must begin them still, at every look.
+    often = track.burst_arrivals >= max(rules.switch_allowance, rules.gap_factor * state.most_waits)
+    since = track.burst_since_ns
+    long = since is not None and state.now_ns - since >= patience_ns(rules.burst_s, rules)
+    if often and long and track.burst_cpu_ns < track.burst_arrivals * rules.burst_cpu_ns:
         return True
     if track.mark is not Mark.WAIT:
         return False
     naps = track.slot is not None and track.slot.kind is WaitKind.TIMED
     timed = naps or track.wake is WakeSource.TIMER
-    patience_s = rules.poller_s if naps else rules.burst_s
+    patience_s = rules.poller_s if naps else rules.woken_s
     woken_in_vain = track.wakes >= (rules.timer_fires if timed else rules.switch_allowance)
-    return woken_in_vain and state.since_beat_ns >= patience_s * 1e9
+    return woken_in_vain and state.since_beat_ns >= patience_ns(patience_s, rules)
+
+
+def patience_ns(wanted_s: float, rules: Rules) -> float:
+    """How long to be patient, in ns: never over half the time limit."""
+    return min(wanted_s, rules.limit_s / 2) * 1e9
+
+
+def bursts(track: Track) -> bool:
+    """It still begins another wait at every look."""
+    return track.burst_since_ns is not None
 
 
 def polls_by_timer(track: Track, state: State) -> bool:
@@ -162,7 +174,7 @@ def _asleep(track: Track, state: State) -> tuple[Role, WakeSource | None]:
             WakeSource.UNKNOWN,
         )  # its naps are too short to be parked: what ends them is to be found out
     if track.wakes > 0 and track.wake in {WakeSource.TIMER, WakeSource.OUTSIDE}:
-        known = polls_by_timer(track, state) and state.since_beat_ns >= rules.poller_s * 1e9
+        known = polls_by_timer(track, state) and state.since_beat_ns >= patience_ns(rules.poller_s, rules)
         return Role.POLLING, WakeSource.NONE if known and state.ever_beat else track.wake
     if slept_ns < rules.settled_sleep_s * 1e9:
         return Role.UNDECIDED, track.wake_now

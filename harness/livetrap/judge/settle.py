@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from livetrap.judge.roles import over_allowance
+from livetrap.judge.roles import bursts, over_allowance
 from livetrap.judge.state import State, judgement
 from livetrap.model import (
     Certainty,
@@ -45,8 +45,9 @@ def settle(
     spinning = [thread for thread in threads if thread.role is Role.SPINNING]
     parked = [thread for thread in threads if thread.role in {Role.PARKED, Role.POLLING}]
     if spinning:
-        unmarked = any(thread.mark in {None, Mark.NONE} for thread in spinning)
-        if unmarked and state.phase is Phase.STARTING and not any_phase:
+        # A load may consist of many short steps, with a wait after each and no beat before it is over.
+        unsure = any(thread.mark in {None, Mark.NONE} or bursts(state.tracks[thread.id]) for thread in spinning)
+        if unsure and state.phase is Phase.STARTING and not any_phase:
             return None
         if _all_arrived(state, threads):
             return judgement(

@@ -56,6 +56,13 @@ class Track(Frozen, kw_only=True):
     """Times it ran and fell asleep since the last beat."""
     changes: int = 0
     """Times its mark, site or arrivals changed since the last beat."""
+    burst_since_ns: int | None = None
+    """Since then it has begun waits again and again, with no more than a short pause; None: it has not lately."""
+    begun_ns: int = 0
+    """The last look that saw it in a new wait."""
+    burst_arrivals: int = 0
+    """Waits that it has begun since then."""
+    burst_cpu_ns: int = 0
     wait_since_ns: int | None = None
     """In WAIT at every look since then, without a beat of its own."""
     beats_at_wait: int = 0

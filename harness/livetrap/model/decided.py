@@ -27,8 +27,10 @@ class Rules(Frozen, kw_only=True):
     """Wake-ups by a timer, without a beat, after which a sleeper is known to poll ..."""
     poller_s: float = 2.5
     """... if it has done so for that long: it may have napped before it does something."""
-    burst_s: float = 0.5
-    """A thread that waits again and again spins in bursts only when nothing has beaten for this long ..."""
+    woken_s: float = 0.5
+    """A thread that is woken in vain again and again spins in bursts when nothing has beaten for this long."""
+    burst_s: float = 2.4
+    """A thread that waits anew again and again spins in bursts when it has done so at every look for this long ..."""
     burst_cpu_ns: int = 1_000_000
     """... and each time it used less CPU time than this: more, and it computes between its waits."""
     starved_after_s: float = 0.3
