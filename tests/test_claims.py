@@ -77,3 +77,15 @@ def test_a_fix_that_hangs_does_not_hold() -> None:
 def test_corrupt_counts_as_the_bug_and_slow_does_not() -> None:
     assert seen_text({Verdict.CORRUPT: 3}).startswith("3 of 3")
     assert seen_text({Verdict.SLOW: 2, Verdict.PASSED: 3}).startswith("0 of 5, below")
+
+
+def test_a_fixed_cell_counts_only_where_its_twin_ran() -> None:
+    """fp32 was never run with the bug: it says nothing about the fix of fp16."""
+    rows = [
+        row("buggy", {"livelock": 4}, shows_bug=True, threads=2, technique="raw_spin", dtype="fp16"),
+        row("fixed", {"passed": 5}, threads=2, technique="acquire_yield", dtype="fp16"),
+        row("fixed", {"passed": 5}, threads=2, technique="acquire_yield", dtype="fp32"),
+    ]
+    (claim,) = fix_claims(rows)
+    assert claim.fix.fixed_trials == 5
+    assert claim.differs == ("technique",)

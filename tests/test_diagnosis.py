@@ -63,16 +63,16 @@ def test_a_story_with_techniques() -> None:
     got = walked(BARRIERS, hangs_as_told, sites)
     one, path, wait, workaround, fix, policy, guard = answers(got)
     assert one.startswith("yes: it takes more than one thread")
-    assert path.startswith("no")
+    assert path == "does not apply: no axis but threads, placement and align was varied"
     assert wait.startswith("raw_spin spins on a plain variable")
     assert any("raw_spin.c:18" in line for line in got.findings[2].evidence)
     assert workaround == "yes: one thread"
     assert fix == "yes, 0 of 20, below 14 % (95 %)"
-    assert policy == "acquire_yield satisfy it; acquire_spin do not"
+    assert policy == "satisfied by acquire_yield; not by acquire_spin"
     assert "tests/test_policy_guard.py" in guard
     assert got.reproduced
     for part in (
-        "What it is: barriers ends in livelock",
+        "What it is: barriers shows the bug in 10 of 10, 69 to 100 % (95 %): 10 livelock",
         "What to do now: one thread",
         "For good: wait with acquire_yield",
     ):
@@ -123,4 +123,16 @@ def test_a_run_with_nothing_conclusive_still_answers() -> None:
     for verdict in (Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.ERROR):
         got = walked(BARRIERS, lambda _trial, verdict=verdict: verdict.value)  # type: ignore[misc]
         assert len(answers(got)) == 7
+        assert "nothing conclusive ran" in got.paragraph
         assert not got.reproduced
+
+
+def test_the_advice_counts_only_what_the_policy_allows() -> None:
+    got = walked(BARRIERS, hangs_as_told)
+    assert "For good: wait with acquire_yield, as the policy plans: 0 of 10, below 26 % (95 %)" in got.paragraph
+
+
+def test_a_look_alike_that_hangs_is_told_of() -> None:
+    text = BARRIERS.replace('role = "fixed"', 'role = "look-alike"')
+    got = walked(text, lambda trial: "passed" if trial.technique == "raw_spin" else "livelock")
+    assert "which is not there to show a bug, showed one" in got.paragraph

@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from livetrap.expectations import DEMONSTRATORS, Row
-from livetrap.model import BUGS, HANGS, Frozen, Value, VariantRole, Verdict
+from livetrap.model import BUGS, HANGS, Frozen, VariantRole, Verdict
 from livetrap.stats import FixClaim, halving_text, rate_text
-
-WHERE = ("threads", "placement", "flags", "compiler", "align")
-"""Axes that say where a cell runs. Two variants are compared where these are the same; other axes are what differs."""
 
 
 class Claim(Frozen, kw_only=True):
@@ -21,6 +18,10 @@ class Claim(Frozen, kw_only=True):
 
     variant: str
     fix: FixClaim
+    cells: tuple[Row, ...]
+    """The fixed cells that count."""
+    differs: tuple[str, ...]
+    """Axes along which they differ from the buggy ones altogether."""
 
     @property
     def text(self) -> str:
@@ -45,21 +46,30 @@ def fix_claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
     fixed = [row for row in rows if row.role is VariantRole.FIXED]
     claims = []
     for variant in dict.fromkeys(row.variant for row in fixed):
-        pairs = [(row, _twins(row, buggy)) for row in fixed if row.variant == variant]
+        own = [row for row in fixed if row.variant == variant]
+        shared, differs = _axes(own, buggy)
+        pairs = [(row, [twin for twin in buggy if _same(row, twin, shared)]) for row in own]
         mine = [row for row, twins in pairs if twins]
         twins = list({id(twin): twin for _, found in pairs for twin in found}.values())
         if mine:
-            claims.append(Claim(variant=variant, fix=_claim(mine, twins)))
+            claims.append(Claim(variant=variant, fix=_claim(mine, twins), cells=tuple(mine), differs=differs))
     return tuple(claims)
 
 
-def _twins(fixed: Row, buggy: Iterable[Row]) -> list[Row]:
-    """The buggy cells that ran where this one did."""
-    return [row for row in buggy if _where(row.cell) == _where(fixed.cell)]
+def _axes(fixed: Sequence[Row], buggy: Sequence[Row]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Axes along which the two can be compared, value by value; and those where they have no value in common."""
+    names = dict.fromkeys(name for row in fixed for name in row.cell)
+    shared: list[str] = []
+    differs: list[str] = []
+    for name in names:
+        theirs = {row.cell[name] for row in buggy if name in row.cell}
+        if theirs:
+            (shared if theirs & {row.cell.get(name) for row in fixed} else differs).append(name)
+    return tuple(shared), tuple(differs)
 
 
-def _where(cell: Mapping[str, Value]) -> tuple[Value | None, ...]:
-    return tuple(cell.get(name) for name in WHERE)
+def _same(one: Row, other: Row, axes: Iterable[str]) -> bool:
+    return all(one.cell.get(name) == other.cell.get(name) for name in axes if name in other.cell)
 
 
 def _claim(fixed: Sequence[Row], buggy: Sequence[Row]) -> FixClaim:

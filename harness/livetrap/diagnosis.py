@@ -115,6 +115,8 @@ def _one_thread(case: _Case) -> Finding:
     if bugs_in(alone):
         return _finding("no: the bug shows with one thread too", f"one thread: {_verdicts(alone)}")
     answer = "yes: it takes more than one thread" if bugs_in(several) else "yes, and here so do several threads"
+    if not several:
+        answer = "yes; more threads were not tried, or not conclusively"
     return _finding(answer, f"one thread: {_verdicts(alone)}", f"more: {_verdicts(several)}")
 
 
@@ -125,6 +127,8 @@ def _paths(case: _Case) -> Finding:
         return _not_applicable("the bug did not show, so no path can be told from another")
     threaded = [row for row in case.rows if row.cell.get("threads") != 1]
     told, evidence = [], []
+    if not any(len(_values(threaded, name)) > 1 for name in names):
+        return _not_applicable("no axis but threads, placement and align was varied")
     for name in names:
         counts = {value: tally(_with(threaded, name, value)) for value in _values(threaded, name)}
         hit = [value for value, seen in counts.items() if bugs_in(seen)]
@@ -134,8 +138,11 @@ def _paths(case: _Case) -> Finding:
         told.append(f"{name}: only {_list(hit)}, not {_list(clean)}")
         evidence += [f"{name} {value}: {_verdicts(seen)}" for value, seen in counts.items() if seen]
         evidence += _acquittals(case, name, hit)
+        untried = [value for value in clean if not tally(_with(case.buggy, name, value))]
+        if untried:
+            evidence.append(f"no buggy variant ran at {name} {_list(untried)}: there the variant differs as well")
     if not told:
-        return _finding("no: it shows at every value of every axis of this scenario")
+        return _finding("no: it shows at every value of the axes that were varied, but for threads and placement")
     return _finding("yes: " + "; ".join(told), *evidence)
 
 
@@ -201,6 +208,8 @@ def _root_fix(case: _Case) -> Finding:
 
 def _policy(case: _Case) -> Finding:
     fixed = _techniques(row for row in case.rows if row.role is VariantRole.FIXED)
+    if not any(row.role is VariantRole.FIXED for row in case.rows):
+        return _not_applicable("no fixed variant in this run")
     if not fixed:
         kernel = case.plan.trials[0].kernel if case.plan.trials else "the kernel"
         return _not_applicable(f"{kernel} waits in its own way; the policy speaks of barriers that have a technique")
@@ -209,13 +218,13 @@ def _policy(case: _Case) -> Finding:
     planned = plan_barrier(case.policy)
     lines.append(f"the policy asks for {planned.kind}, and stands for {planned.technique}: {case.policy.describe()}")
     forbidden = [name for name in fixed if name not in held]
-    answer = f"{_list(held)} satisfy it" if held else "none of the fixed techniques satisfies it"
-    return _finding(f"{answer}; {_list(forbidden)} do not" if held and forbidden else answer, *lines)
+    answer = f"satisfied by {_list(held)}" if held else "none of the fixed techniques satisfies it"
+    return _finding(f"{answer}; not by {_list(forbidden)}" if held and forbidden else answer, *lines)
 
 
 def _guard(case: _Case) -> Finding:
     name = case.plan.scenario.name
-    watch = f"`livetrap run {name}` in CI: exit 1 as soon as a fixed variant hangs, or the buggy one no longer does"
+    watch = f"`livetrap run {name}` in CI: exit 1 as soon as a cell does not do what the scenario expects"
     fixed = _techniques(row for row in case.rows if row.role is VariantRole.FIXED)
     if not any(standing(technique).kinds for technique in fixed):
         return _finding(watch, "the policy guard does not apply: no technique of this scenario is one that it plans")
@@ -260,7 +269,10 @@ def _sites(records: Iterable[Record], most: int = 3) -> list[str]:
         for site in found if isinstance(found, list) else []:
             if isinstance(site, dict):
                 sites[str(site.get("where") or site.get("site"))] += int(site.get("threads", 1))
-    return [f"{count} threads found spinning in {site}" for site, count in sites.most_common(most)]
+    return [
+        f"{count} {'thread' if count == 1 else 'threads'} found spinning in {site}"
+        for site, count in sites.most_common(most)
+    ]
 
 
 def _shapes(records: Iterable[Record], most: int = 3) -> list[str]:
@@ -273,19 +285,20 @@ def _shapes(records: Iterable[Record], most: int = 3) -> list[str]:
 
 def _paragraph(case: _Case, outcome: Outcome) -> str:
     name, seen = case.plan.scenario.name, case.seen
+    if not any(row.n for row in case.rows):
+        return (
+            f"{name}: nothing conclusive ran ({'; '.join(outcome.messages) or 'no trial has ended'}). Nothing is said."
+        )
+    if not bugs_in(seen) and bugs_in(tally(case.others)):
+        odd = list(dict.fromkeys(row.variant for row in case.others if bugs_in(row.verdicts)))
+        told = _verdicts(tally(case.others))
+        return f"{name}: variant {_list(odd)}, which is not there to show a bug, showed one: {told}."
     if not bugs_in(seen):
         why = next((text for text in outcome.messages if text.startswith("not reproduced")), "not reproduced here")
         return f"{name}: {why}. Nothing is said about the cause, and nothing is claimed about a fix."
-    kind = Counter({verdict: count for verdict, count in seen.items() if bugs_in({verdict: count})}).most_common(1)[0][
-        0
-    ]
-    sentences = [
-        f"What it is: {name} ends in {kind.value} ({seen_text(seen)}).",
-        *_cause(case),
-        _now(case),
-        _for_good(case),
-    ]
-    return " ".join(sentence for sentence in sentences if sentence)
+    kinds = ", ".join(f"{count} {verdict.value}" for verdict, count in seen.most_common() if verdict in BUGS)
+    what = f"What it is: {name} shows the bug in {seen_text(seen)}: {kinds}."
+    return " ".join([what, *_cause(case), _now(case), _for_good(case)])
 
 
 def _cause(case: _Case) -> list[str]:
@@ -310,7 +323,10 @@ def _for_good(case: _Case) -> str:
     what = f"wait with {planned}, as the policy plans" if planned in fixed else f"take {case.claims[0].variant}"
     others = [technique for technique in fixed if technique != planned and standing(technique).kinds]
     choice = f" (or {_list(others)})" if planned in fixed and others else ""
-    trials = sum(claim.fix.fixed_trials for claim in case.claims)
+    counted = [row for claim in case.claims for row in claim.cells]
+    if planned in fixed:  # what the policy forbids is not part of the advice
+        counted = [row for row in counted if standing(str(row.cell["technique"])).kinds]
+    trials = sum(row.n for row in counted)
     sure = "" if all(claim.fix.holds for claim in case.claims) else ", too few trials yet to tell it from luck"
     keep = f"keep `livetrap run {case.plan.scenario.name}` in CI"
     return f"For good: {what}{choice}: {rate_text(0, trials)}{sure}; and {keep}."
