@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from livetrap.matching import can_show_bug, expectation_of
-from livetrap.model import BUGS, UNCOUNTED, Frozen, PlannedTrial, Record, Value, VariantRole, Verdict
+from livetrap.model import BUGS, UNCOUNTED, Frozen, PlannedTrial, Record, Value, VariantRole, Verdict, cell_key
 from livetrap.plan import Plan
 from livetrap.scenario_model import Expectation
 
@@ -73,7 +73,7 @@ def summarise(plan: Plan, records: Iterable[Record]) -> Outcome:
     """
     seen: dict[str, list[Record]] = {}
     for record in records:
-        seen.setdefault(_key(record.variant, record.cell), []).append(record)
+        seen.setdefault(cell_key(record.variant, record.cell), []).append(record)
     planned: dict[str, list[PlannedTrial]] = {}
     for trial in plan.trials:
         planned.setdefault(trial.cell_key, []).append(trial)
@@ -97,10 +97,6 @@ def summarise(plan: Plan, records: Iterable[Record]) -> Outcome:
 
 
 # --- one cell --------------------------------------------------------------------------------------------------------
-
-
-def _key(variant: str, cell: Mapping[str, Value]) -> str:
-    return " ".join([variant, *(f"{name}={value}" for name, value in sorted(cell.items()))])
 
 
 def _row(plan: Plan, trials: Sequence[PlannedTrial], records: Sequence[Record]) -> Row:

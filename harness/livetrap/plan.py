@@ -22,6 +22,7 @@ from livetrap.model import (
     Rules,
     Topology,
     Value,
+    cell_key,
 )
 from livetrap.narrowing import Options, Part, kernel_value_problem, narrow
 from livetrap.placement import place
@@ -161,14 +162,10 @@ def _hash(*parts: object) -> int:
     return int.from_bytes(digest, "little") >> (64 - SEED_BITS)
 
 
-def _key(variant: str, cell: Mapping[str, Value]) -> str:
-    return " ".join([variant, *(f"{name}={value}" for name, value in sorted(cell.items()))])
-
-
 def _ordered(parts: Sequence[Part], seed: int) -> Iterator[tuple[Part, dict[str, Value], int]]:
     """Widest cells first; within a width one repetition of every cell after the other, each in an order of its own."""
     planned = [
-        (-int(cell["threads"]), repetition, _hash(seed, "order", repetition, _key(part.variant, cell)), part, cell)
+        (-int(cell["threads"]), repetition, _hash(seed, "order", repetition, cell_key(part.variant, cell)), part, cell)
         for part in parts
         for cell in cells(part.axes)
         for repetition in range(part.trials)
@@ -191,7 +188,7 @@ class _Maker(Frozen, kw_only=True):
     def trial(self, part: Part, cell: dict[str, Value], *, ordinal: int, repetition: int) -> PlannedTrial:
         """One trial of a cell."""
         scenario, threads = self.scenario, int(cell["threads"])
-        seed = _hash(self.seed, "trial", repetition, _key(part.variant, cell))
+        seed = _hash(self.seed, "trial", repetition, cell_key(part.variant, cell))
         placement = place(str(cell["placement"]), self.topology, threads=threads, seed=seed)
         technique = str(cell.get("technique", ""))
         varied = {name: value for name, value in cell.items() if name not in AXES}

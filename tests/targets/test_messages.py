@@ -13,7 +13,7 @@ from livetrap.build import Built
 from livetrap.model import NotAvailable, Placement
 from livetrap.targets.kernel import launch_message, mask_words
 from livetrap.targets.messages import Inbox, pack
-from livetrap.targets.output import plain
+from livetrap.targets.output import harmless
 from tests.targets.acts import trial
 
 VALUES = st.recursive(
@@ -99,11 +99,11 @@ def test_a_trial_without_a_placement() -> None:
     ],
 )
 def test_plain(data: bytes, text: str) -> None:
-    assert plain(data) == text
+    assert harmless(data) == text
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8")))
 def test_plain_leaves_no_control(text: str) -> None:
     assert not [
-        char for char in plain(text.encode()) if (ord(char) < 32 and char not in "\t\n") or 127 <= ord(char) < 160
+        char for char in harmless(text.encode()) if (ord(char) < 32 and char not in "\t\n") or 127 <= ord(char) < 160
     ]

@@ -36,22 +36,18 @@ def follow(state: State, look: Look) -> State:
     interval = max(0, look.at_ns - state.now_ns)
     suspended = max(0, look.suspended_ns - state.suspended_total_ns)
     void = interval if _is_void(state, look, suspended) else 0
+    beats = _total(look)
     threads = {reading.id: reading for reading in look.threads}
     stirred = look.departed != state.departed or threads.keys() != state.tracks.keys()
     tracks: dict[ThreadId, Track] = {}
     for id_, reading in threads.items():
         before = state.tracks.get(id_)
         if before is None:
-            tracks[id_] = _born(reading, look)
+            tracks[id_] = _born(reading, look, beats=beats)
             continue
-        tracks[id_] = _continue(before, reading, look=look, void=void > 0)
+        tracks[id_] = _continue(before, reading, look=look, beats=beats, void=void > 0)
         stirred = stirred or _stirs(before, tracks[id_], state.rules)
-    beats = look.departed_beats + sum(reading.slot.beats for reading in look.threads if reading.slot)
-    progress = Progress(
-        output_bytes=look.output_bytes,
-        io_count=None if look.slots_seen else look.io_count,
-        threads=frozenset(threads),
-    )
+    progress = _progress(look)
     moved = beats != state.beats or (not look.slots_seen and progress != state.progress)
     state = msgspec.structs.replace(
         state,
@@ -114,7 +110,7 @@ def learn(state: State, evidence: Evidence) -> State:
 
 
 def _first(state: State, look: Look) -> State:
-    beats = look.departed_beats + sum(reading.slot.beats for reading in look.threads if reading.slot)
+    beats = _total(look)
     return msgspec.structs.replace(
         state,
         looks=1,
@@ -132,12 +128,8 @@ def _first(state: State, look: Look) -> State:
         suspended_total_ns=look.suspended_ns,
         probe_passes=look.probe_passes,
         longest_gap_ns=max(0, look.at_ns - look.started_ns) if look.started_ns and beats else 0,
-        progress=Progress(
-            output_bytes=look.output_bytes,
-            io_count=None if look.slots_seen else look.io_count,
-            threads=frozenset(reading.id for reading in look.threads),
-        ),
-        tracks={reading.id: _born(reading, look) for reading in look.threads},
+        progress=_progress(look),
+        tracks={reading.id: _born(reading, look, beats=beats) for reading in look.threads},
     )
 
 
@@ -147,7 +139,7 @@ def _is_void(state: State, look: Look, suspended: int) -> bool:
     return look.late_ns > state.rules.void_late_s * 1e9 or stuck_probe or suspended > 0
 
 
-def _born(reading: ThreadReading, look: Look) -> Track:
+def _born(reading: ThreadReading, look: Look, *, beats: int) -> Track:
     slot = reading.slot
     return Track(
         id=reading.id,
@@ -159,7 +151,15 @@ def _born(reading: ThreadReading, look: Look) -> Track:
         arrivals_at_beat=slot.arrivals if slot else 0,
         asleep_since_ns=look.at_ns if reading.state is ThreadState.ASLEEP else None,
         wait_since_ns=look.at_ns if slot and slot.mark is Mark.WAIT else None,
-        beats_at_wait=_total(look),
+        beats_at_wait=beats,
+    )
+
+
+def _progress(look: Look) -> Progress:
+    return Progress(
+        output_bytes=look.output_bytes,
+        io_count=None if look.slots_seen else look.io_count,
+        threads=frozenset(reading.id for reading in look.threads),
     )
 
 
@@ -171,8 +171,8 @@ def _delta(now: int | None, before: int | None) -> int:
     return max(0, now - before) if now is not None and before is not None else 0
 
 
-def _continue(before: Track, reading: ThreadReading, *, look: Look, void: bool) -> Track:
-    """The thread's track after this look."""
+def _continue(before: Track, reading: ThreadReading, *, look: Look, beats: int, void: bool) -> Track:
+    """The thread's track after this look; `beats` are all that the look saw."""
     cpu = _delta(reading.cpu_ns, before.cpu_ns)
     switches = _delta(reading.switches, before.switches)
     same_wait, changed = _same_wait(before, reading), _changed(before, reading)
@@ -213,7 +213,7 @@ def _continue(before: Track, reading: ThreadReading, *, look: Look, void: bool) 
         burst_arrivals=before.burst_arrivals + waits_begun if in_burst else 0,
         burst_cpu_ns=before.burst_cpu_ns + cpu if in_burst else 0,
         wait_since_ns=before.wait_since_ns if keeps_waiting else (look.at_ns if in_wait else None),
-        beats_at_wait=before.beats_at_wait if keeps_waiting else _total(look),
+        beats_at_wait=before.beats_at_wait if keeps_waiting else beats,
         wake=before.wake,
         wake_of_ns=before.wake_of_ns,
         sleeps_in=before.sleeps_in if asleep else "",

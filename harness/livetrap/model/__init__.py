@@ -19,6 +19,7 @@ from livetrap.model.planned import (
     Record,
     TechniqueInfo,
     Topology,
+    cell_key,
 )
 from livetrap.model.seen import (
     Ended,
@@ -98,4 +99,5 @@ __all__ = [
     "Verdict",
     "WaitKind",
     "WakeSource",
+    "cell_key",
 ]

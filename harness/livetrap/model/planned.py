@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from livetrap.model.decided import Rules, Shape
 from livetrap.model.words import Certainty, Frozen, Phase, Value, VariantRole, Verdict
 
@@ -99,6 +101,11 @@ class Manifest(Frozen, kw_only=True):
     techniques: dict[str, TechniqueInfo] = {}
 
 
+def cell_key(variant: str, cell: Mapping[str, Value]) -> str:
+    """A cell as text, the same for equal cells; seeds follow from it."""
+    return " ".join([variant, *(f"{name}={value}" for name, value in sorted(cell.items()))])
+
+
 class PlannedTrial(Frozen, kw_only=True):
     """One trial, ready to run: with the build and the placement as it took effect, its recipe."""
 
@@ -129,7 +136,7 @@ class PlannedTrial(Frozen, kw_only=True):
     @property
     def cell_key(self) -> str:
         """The cell as text, the same for equal cells."""
-        return " ".join([self.variant, *(f"{name}={value}" for name, value in sorted(self.cell.items()))])
+        return cell_key(self.variant, self.cell)
 
 
 class Record(Frozen, kw_only=True):

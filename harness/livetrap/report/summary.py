@@ -11,7 +11,7 @@ from rich.text import Text
 from livetrap.claims import fix_claims, seen_text
 from livetrap.expectations import Outcome
 from livetrap.expectations import Row as CellRow
-from livetrap.model import BUGS, HANGS, UNCOUNTED, Record, Shape, Value, Verdict
+from livetrap.model import BUGS, HANGS, UNCOUNTED, Record, Shape, Value, Verdict, cell_key
 from livetrap.report.grouping import Cell, Row, group, values_by_axis
 from livetrap.report.text import one_line, plural, print_columns, seconds, styled
 
@@ -66,24 +66,20 @@ def cells_of(rows: Iterable[CellRow], records: Iterable[Record]) -> list[Cell]:
     shapes: dict[str, list[Shape]] = {}
     for record in records:
         if record.verdict in HANGS:
-            shapes.setdefault(_key(record.variant, record.cell), []).append(record.shape)
+            shapes.setdefault(cell_key(record.variant, record.cell), []).append(record.shape)
     return [
         Cell(
             variant=row.variant,
             role=row.role,
             axes=row.cell,
             counts=_counts(row),
-            shapes=tuple(dict.fromkeys(shapes.get(_key(row.variant, row.cell), ()))),
+            shapes=tuple(dict.fromkeys(shapes.get(cell_key(row.variant, row.cell), ()))),
             expected=row.expected,
             rate=row.rate,
             ok=row.ok,
         )
         for row in rows
     ]
-
-
-def _key(variant: str, cell: Mapping[str, Value]) -> str:
-    return repr((variant, sorted(cell.items())))
 
 
 def _counts(row: CellRow) -> dict[Verdict, int]:

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import tempfile
 
+from livetrap.plaintext import plain
+
 _TAIL_BYTES = 16 << 10
-# Escape sequences of terminals: CSI, OSC and other strings (ended by BEL or ST, or by nothing), and the two-byte ones.
-_ESCAPE = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]?|\x9b[0-?]*[ -/]*[@-~]?|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])"
-    r"[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?|\x1b[ -/]*[0-~]?"
-)
-# Controls, and what would reverse or hide text; tabs and new lines stay.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-def plain(data: bytes) -> str:
-    """Bytes of a target as text that is safe to print: no escape sequences, no controls but tabs and new lines."""
-    text = data.decode("utf-8", errors="replace").replace("\r\n", "\n")
-    return _CONTROL.sub("", _ESCAPE.sub("", text))
+def harmless(data: bytes) -> str:
+    """Bytes of a target as text that is safe to print."""
+    return plain(data.decode("utf-8", errors="replace"))
 
 
 class Output:
@@ -45,7 +38,7 @@ class Output:
 
     def tail(self) -> str:
         """The last 16 KiB, as text that is safe to print."""
-        return plain(os.pread(self.fd, _TAIL_BYTES, max(0, self.size() - _TAIL_BYTES))).strip()
+        return harmless(os.pread(self.fd, _TAIL_BYTES, max(0, self.size() - _TAIL_BYTES))).strip()
 
     def close(self) -> None:
         """Closes the harness's descriptor."""
