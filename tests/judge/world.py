@@ -14,13 +14,17 @@ from livetrap.model import (
     Ended,
     Event,
     Evidence,
+    EvidenceKind,
     Gaps,
     Gather,
     Judgement,
     LimitReached,
     Look,
     LookAgain,
+    Loop,
+    LoopKind,
     Mark,
+    PolledWord,
     Rules,
     Settle,
     Slot,
@@ -52,6 +56,7 @@ class Now:
     wake: WakeSource = WakeSource.UNKNOWN
     slot: bool = True
     gone: bool = False
+    loop: Loop | None = None
 
 
 Thread = Callable[[float], Now]
@@ -104,6 +109,17 @@ def computer(*, mark: Mark = Mark.RUN, share: float = 0.5, beats: int = 0, slot:
     return lambda t: Now(cpu_ms=t * share, switches=int(t / 12), mark=mark, beats=beats, slot=slot)
 
 
+def looper(kind: LoopKind, *, mark: Mark = Mark.NONE, beats: int = 0, slot: bool = True, share: float = 0.9) -> Thread:
+    """Runs in one and the same loop, of which nothing changes."""
+    loop = Loop(kind=kind, site="a.out+0x10", frame="f", polled=(word(),) if kind is LoopKind.POLL else ())
+    return lambda t: Now(cpu_ms=t * share, switches=int(t / 12), mark=mark, beats=beats, slot=slot, loop=loop)
+
+
+def word(value: int = 0, *, address: int = 0x1000, shared: bool = False) -> PolledWord:
+    """Memory that a loop polls."""
+    return PolledWord(address=address, size=4, value=value, shared=shared)
+
+
 def beater(period_ms: float, *, share: float = 0.25) -> Thread:
     """Computes and beats."""
     return lambda t: Now(cpu_ms=t * share, switches=int(t / 12), mark=Mark.RUN, beats=int(t / period_ms))
@@ -149,6 +165,8 @@ class World:
     ends_at_ms: float | None = None
     may_read: bool = True
     timers: tuple[int, ...] = ()
+    cycle: tuple[int, ...] = ()
+    """Threads that want mutexes of each other, by index."""
     late_ms: Callable[[float], float] = lambda _t: 0.0
     events: list[Event] = dataclasses.field(default_factory=list)
     gathers: int = 0
@@ -215,12 +233,18 @@ class World:
         for id_ in command.threads:
             now = self.threads[id_.tid - PID](t)
             if now.state is not ThreadState.ASLEEP:
+                if EvidenceKind.LOOPS in command.kinds and not self.may_read:
+                    found.append(ThreadEvidence(id=id_, unreadable="registers: not permitted"))
+                elif EvidenceKind.LOOPS in command.kinds and now.loop:
+                    found.append(ThreadEvidence(id=id_, pc=1, pc_site="a.out+0x11", loop=now.loop))
                 continue
             if self.may_read:
                 found.append(ThreadEvidence(id=id_, wake=now.wake, sleeps_in=f"a wait ({now.wake})"))
             else:
                 found.append(ThreadEvidence(id=id_, wake=WakeSource.UNKNOWN, unreadable="not permitted"))
-        return Evidence(look=self.look(t), threads=tuple(found), timers=self.timers)
+        cycle = tuple(ThreadId(pid=PID, tid=PID + index) for index in self.cycle)
+        owners = cycle if EvidenceKind.MUTEX_OWNERS in command.kinds else ()
+        return Evidence(look=self.look(t), threads=tuple(found), timers=self.timers, mutex_cycle=owners)
 
 
 def _reading(index: int, now: Now, *, slots: bool) -> ThreadReading:

@@ -13,10 +13,11 @@ from collections.abc import Iterable
 
 import msgspec
 
+from livetrap.judge import loops
 from livetrap.judge.ended import ended
 from livetrap.judge.follow import follow, learn
 from livetrap.judge.limit import at_limit
-from livetrap.judge.roles import role_of, roles, shape
+from livetrap.judge.roles import over_allowance, roles, shape
 from livetrap.judge.settle import settle
 from livetrap.judge.state import State, judgement
 from livetrap.model import (
@@ -31,18 +32,20 @@ from livetrap.model import (
     LimitReached,
     Look,
     LookAgain,
+    Mark,
     Role,
     Rules,
     Settle,
+    ThreadId,
     ThreadJudgement,
     Verdict,
-    WakeSource,
 )
 
 __all__ = ["State", "begin", "refold", "step"]
 
 RIPE = frozenset({Role.SPINNING, Role.PARKED, Role.POLLING, Role.EXITED})
 """Roles that do not speak against calling a hang, before it is known what could wake a sleeper."""
+SLEEPERS = frozenset({Role.PARKED, Role.POLLING})
 
 
 def begin(rules: Rules, gaps: Gaps) -> State:
@@ -64,8 +67,8 @@ def step(state: State, event: Event) -> tuple[State, Command]:
             return _after_evidence(state, event)
         case LimitReached():
             state = msgspec.structs.replace(follow(state, event.look), limit_hit=True)
-            sleepers = [thread for thread in roles(state) if thread.role in {Role.PARKED, Role.POLLING}]
-            if state.suspect and sleepers:
+            sleepers = [thread for thread in roles(state) if thread.role in SLEEPERS]
+            if sleepers:
                 return state, _gather(state, tuple(sleepers))
             return _settle_at_limit(state, None)
 
@@ -92,38 +95,71 @@ def _after_look(state: State) -> tuple[State, Command]:
     if not state.suspect:
         return state, _look_again(state)
     state = msgspec.structs.replace(state, ever_suspect=True)
+    threads = roles(state)
     waited_s = (state.now_ns - state.gathered_ns) / 1e9
-    due = state.gathered_ns == 0 or waited_s >= state.gather_wait_s
-    if due and state.tracks and _worth_gathering(state):
-        return state, _gather(state, roles(state))
-    return state, _look_again(state)
+    due = state.gathered_ns == 0 or waited_s >= state.gather_wait_s or _in_series(state, threads)
+    wanted = _wanted(state, threads) if due else ()
+    return state, _gather(state, wanted) if wanted else _look_again(state)
 
 
-def _worth_gathering(state: State) -> bool:
-    """Nothing speaks against calling a hang, or somebody naps so often that it must first be known why."""
-    now = [role_of(track, state) for track in state.tracks.values()]
-    if all(role in RIPE for role, _ in now):
-        return True
-    return (Role.POLLING, WakeSource.UNKNOWN) in now and all(role is not Role.COMPUTING for role, _ in now)
+def _in_series(state: State, threads: tuple[ThreadJudgement, ...]) -> bool:
+    """Stops of threads in one and the same poll are being counted, and it is worth to go on at once."""
+    counting = False
+    for thread in threads:
+        track = state.tracks[thread.id]
+        if thread.role is Role.UNDECIDED and loops.may_be_stuck(track):
+            counting = True
+        elif thread.role not in RIPE:
+            return False
+    return counting
+
+
+def _wanted(state: State, threads: tuple[ThreadJudgement, ...]) -> tuple[ThreadJudgement, ...]:
+    """Of which threads evidence is wanted now.
+
+    All, when nothing speaks against calling a hang, or may cease to once loops are known. Else sleepers: somebody naps
+    so often that it must first be known why, or they may own what they want of each other.
+    """
+    if all(thread.role in RIPE or _to_be_stopped(state, thread) for thread in threads):
+        return threads
+    return tuple(thread for thread in threads if thread.role in SLEEPERS)
+
+
+def _to_be_stopped(state: State, thread: ThreadJudgement) -> bool:
+    """Its loop is to be looked into: it is awake, and not in a wait of its own words."""
+    track = state.tracks[thread.id]
+    if not track.awake or thread.role in {Role.STARVED, Role.STOPPED, Role.EXITED} or track.mark is Mark.WAIT:
+        return False
+    return over_allowance(track, state.rules)
 
 
 def _look_again(state: State) -> LookAgain:
     """Several looks to a window, but none too many: looking costs the machine that the target runs on."""
     rules, window_ns = state.rules, state.window_ns
+    if state.suspect and any(loops.may_be_stuck(track) for track in state.tracks.values()):
+        return LookAgain(after_s=loops.pause_s(state))
     if state.since_beat_ns > 2 * window_ns:
         return LookAgain(after_s=rules.slow_look_s)
     return LookAgain(after_s=min(max(rules.look_s, window_ns / 8e9), rules.slow_look_s))
 
 
 def _gather(state: State, threads: tuple[ThreadJudgement, ...]) -> Gather:
-    sleepers = tuple(thread.id for thread in threads if thread.role in {Role.PARKED, Role.POLLING})
-    spinners = tuple(thread.id for thread in threads if thread.role is Role.SPINNING and not thread.pc_site)
+    sleepers = tuple(thread.id for thread in threads if thread.role in SLEEPERS)
+    stopped = tuple(thread.id for thread in threads if _to_be_stopped(state, thread))
+    spinners = tuple(
+        thread.id
+        for thread in threads
+        if thread.role is Role.SPINNING and not thread.pc_site and thread.id not in stopped
+    )
     kinds = set()
     if sleepers:
-        kinds.add(EvidenceKind.WAKE_SOURCES)
+        kinds |= {EvidenceKind.WAKE_SOURCES, EvidenceKind.MUTEX_OWNERS}
     if spinners:
         kinds.add(EvidenceKind.PROGRAM_COUNTERS)
-    return Gather(threads=sleepers + spinners, kinds=frozenset(kinds), deadline_s=state.rules.gather_s)
+    if stopped:
+        kinds.add(EvidenceKind.LOOPS)
+    deadline_s = state.rules.stop_s if stopped else state.rules.gather_s
+    return Gather(threads=sleepers + spinners + stopped, kinds=frozenset(kinds), deadline_s=deadline_s)
 
 
 def _after_evidence(state: State, evidence: Evidence) -> tuple[State, Command]:
@@ -131,11 +167,17 @@ def _after_evidence(state: State, evidence: Evidence) -> tuple[State, Command]:
     if not state.suspect:
         return state, again
     threads = roles(state)
-    settled = settle(state, threads, shape(state, threads), mutex_cycle=evidence.mutex_cycle)
+    settled = settle(state, threads, shape(state, threads), mutex_cycle=_cycle(state, evidence))
     return state, Settle(judgement=settled) if settled else again
 
 
 def _settle_at_limit(state: State, evidence: Evidence | None) -> tuple[State, Command]:
     threads = roles(state)
-    cycle = evidence.mutex_cycle if evidence else ()
+    cycle = _cycle(state, evidence) if evidence else ()
     return state, Settle(judgement=at_limit(state, threads, shape(state, threads), mutex_cycle=cycle))
+
+
+def _cycle(state: State, evidence: Evidence) -> tuple[ThreadId, ...]:
+    """The owners that wait for each other, unless one of them has stirred while they were read."""
+    found = [state.tracks.get(id_) for id_ in evidence.mutex_cycle]
+    return evidence.mutex_cycle if all(track and track.asleep_since_ns is not None for track in found) else ()

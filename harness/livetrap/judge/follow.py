@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
+from livetrap.judge import loops
 from livetrap.judge.state import Progress, State, Track
 from livetrap.model import (
     AWAKE,
@@ -97,12 +98,16 @@ def learn(state: State, evidence: Evidence) -> State:
             track = msgspec.structs.replace(track, wake=found.wake, wake_of_ns=None, sleeps_in=found.sleeps_in)
         elif found.unreadable and not track.awake:
             track = msgspec.structs.replace(track, wake_of_ns=None, sleeps_in=found.unreadable)
-        if found.pc_site:
-            track = msgspec.structs.replace(track, pc_site=found.pc_site)
+        if track.awake and (found.pc_site or found.unreadable):
+            track = msgspec.structs.replace(
+                track, pc_site=found.pc_site or track.pc_site, unreadable=found.unreadable if not found.loop else ""
+            )
+        if track.awake and found.loop is not None:
+            track = loops.saw(track, found.loop, now_ns=state.now_ns)
         tracks[found.id] = track
     return msgspec.structs.replace(
         state,
-        tracks=tracks,
+        tracks=loops.without_contradictions(tracks),
         timers=evidence.timers,
         gathered_ns=state.now_ns,
         gather_wait_s=min(max(state.gather_wait_s * 1.5, state.rules.regather_s), 10 * state.rules.regather_s),
@@ -185,6 +190,7 @@ def _continue(before: Track, reading: ThreadReading, *, look: Look, beats: int, 
     rested = asleep and was_asleep and not ran
     woken = was_asleep and not rested
     in_wait = reading.slot is not None and reading.slot.mark is Mark.WAIT
+    loops_on = before.loop is not None and before.awake and reading.state in AWAKE and not changed
     waits_begun = _waits_begun(before, reading)
     paused = before.burst_since_ns is not None and look.at_ns - before.begun_ns <= BURST_PAUSE_NS
     in_burst = waits_begun > 0 or paused
@@ -218,6 +224,11 @@ def _continue(before: Track, reading: ThreadReading, *, look: Look, beats: int, 
         wake_of_ns=before.wake_of_ns,
         sleeps_in=before.sleeps_in if asleep else "",
         pc_site=before.pc_site if same_wait else "",
+        loop=before.loop if loops_on else None,
+        loop_stops=before.loop_stops if loops_on else 0,
+        loop_since_ns=before.loop_since_ns if loops_on else 0,
+        loop_seen_ns=before.loop_seen_ns if loops_on else 0,
+        unreadable=before.unreadable,
     )
 
 
@@ -307,6 +318,8 @@ def _beat(state: State, tracks: dict[ThreadId, Track], look: Look, *, beats: int
             naps=0,
             changes=0,
             pc_site="",
+            loop=None,
+            loop_stops=0,
         )
         for id_, track in tracks.items()
     }

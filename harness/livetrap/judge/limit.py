@@ -38,6 +38,10 @@ def at_limit(
     if shape.stopped or state.suspended_ns > state.window_ns:
         what = f"{shape.stopped} threads are stopped" if shape.stopped else "the machine was suspended"
         return say(Verdict.INCONCLUSIVE, 1, f"{what} at the time limit")
+    if mutex_cycle:  # proven, whatever others do
+        settled = settle(state, threads, shape, mutex_cycle=mutex_cycle, any_phase=True)
+        assert settled is not None
+        return settled
     starving = starving_threads(state)
     if starving:
         named = ", ".join(f"thread {id_.tid}" for id_ in starving)
@@ -52,7 +56,7 @@ def at_limit(
         return settled
     busy = [thread for thread in threads if thread.role is Role.COMPUTING]
     if busy:
-        return say(Verdict.SLOW, 6, _computing(busy))
+        return say(Verdict.SLOW, 6, _computing(busy, state))
     spun = tuple(id_ for id_, track in state.tracks.items() if spun_since_beat(track, state.rules))
     spun = spun or tuple(thread.id for thread in threads if thread.role is Role.SPINNING)
     if spun:
@@ -99,11 +103,19 @@ def _host_starved(state: State) -> str:
     return ""
 
 
-def _computing(busy: list[ThreadJudgement]) -> str:
-    unmarked = sum(thread.mark is not Mark.RUN for thread in busy)
-    if unmarked:
+def _computing(busy: list[ThreadJudgement], state: State) -> str:
+    unmarked = [thread for thread in busy if thread.mark is not Mark.RUN]
+    if not unmarked:
+        return f"{len(busy)} still computing at the time limit"
+    unreadable = next((why for thread in unmarked if (why := state.tracks[thread.id].unreadable)), "")
+    if unreadable:
         return (
-            f"{unmarked} awake without a mark: from CPU time alone, without its registers, "
+            f"{len(unmarked)} awake without a mark, and a loop without end cannot be told from computing: {unreadable}"
+        )
+    kinds = sorted({thread.loop.value for thread in unmarked if thread.loop})
+    if not kinds:
+        return (
+            f"{len(unmarked)} awake without a mark: from CPU time alone, without its registers, "
             "a loop without end cannot be told from computing"
         )
-    return f"{len(busy)} still computing at the time limit"
+    return f"{len(unmarked)} awake without a mark, in a loop of kind {' or '.join(kinds)}"

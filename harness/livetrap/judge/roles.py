@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from livetrap.judge import loops
 from livetrap.judge.state import State, Track
 from livetrap.model import (
     Mark,
@@ -45,6 +46,9 @@ def _judge(track: Track, state: State) -> ThreadJudgement:
         cpu_s=track.spent_cpu_ns / 1e9,
         switches=track.spent_switches,
         pc_site=track.pc_site,
+        loop=track.loop.kind if track.loop else None,
+        loop_site=track.loop.site if track.loop else "",
+        loop_traits=track.loop.traits if track.loop else (),
     )
 
 
@@ -118,10 +122,11 @@ def over_allowance(track: Track, rules: Rules) -> bool:
 
 def spun_since_beat(track: Track, rules: Rules) -> bool:
     """The same since the last beat, whatever others did in between: for the time limit, when no more is to be seen."""
-    return (
-        track.mark is Mark.WAIT
-        and track.awake
-        and (track.beat_wait_cpu_ns >= rules.cpu_allowance_ns or track.beat_wait_switches >= rules.switch_allowance)
+    if track.mark is not Mark.WAIT:
+        stuck = loops.is_endless(track) or (track.mark is Mark.NONE and loops.is_fixed(track, rules))
+        return track.awake and stuck and track.beat_cpu_ns >= rules.cpu_allowance_ns
+    return track.awake and (
+        track.beat_wait_cpu_ns >= rules.cpu_allowance_ns or track.beat_wait_switches >= rules.switch_allowance
     )
 
 
@@ -144,7 +149,7 @@ def starved_ns(track: Track, state: State) -> int:
 
 def _awake(track: Track, state: State) -> Role:
     rules = state.rules
-    if track.mark is Mark.WAIT and over_allowance(track, rules):
+    if over_allowance(track, rules) and (track.mark is Mark.WAIT or loops.is_stuck(track, state)):
         return Role.SPINNING
     since_anchor = state.now_ns - state.anchor_ns
     starving = (
@@ -154,12 +159,14 @@ def _awake(track: Track, state: State) -> Role:
     )
     if starving:
         return Role.STARVED
-    # Without its registers nothing more can be said of a thread without a mark: it may compute.
-    return Role.UNDECIDED if track.mark is Mark.WAIT else Role.COMPUTING
+    # Of a thread without a mark nothing more can be said without its registers: it may compute.
+    return Role.UNDECIDED if track.mark is Mark.WAIT or loops.may_be_stuck(track) else Role.COMPUTING
 
 
 def _released_by(track: Track) -> WakeSource | None:
-    """Of one that is awake and says that it waits for a time, or for something outside: that may still come."""
+    """Of one that is awake and waits for a time, or for something outside: that may still come."""
+    if track.mark is Mark.NONE and loops.polls_outside(track):
+        return WakeSource.OUTSIDE
     if track.mark is not Mark.WAIT or track.slot is None:
         return None
     return {WaitKind.TIMED: WakeSource.TIMER, WaitKind.OUTSIDE: WakeSource.OUTSIDE}.get(track.slot.kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from livetrap.judge import loops
 from livetrap.judge.roles import bursts, over_allowance
 from livetrap.judge.state import State, judgement
 from livetrap.model import (
@@ -36,9 +37,22 @@ def settle(
             verdict=Verdict.DEADLOCK,
             certainty=Certainty.PROVEN,
             rule="settle-2",
-            reason=f"{len(mutex_cycle)} threads own mutexes that they want of each other, in a cycle",
+            reason=_cycle(mutex_cycle),
             threads=threads,
             shape=shape,
+        )
+    if (endless := _endless(state, threads)) is not None:
+        left = wakeable(threads)
+        named = "; still to be woken: " + ", ".join(f"thread {id_.tid}" for id_ in left) if left else ""
+        return judgement(
+            state,
+            verdict=Verdict.LIVELOCK,
+            certainty=Certainty.PROVEN,
+            rule="settle-1",
+            reason=f"thread {endless.id.tid} is in a loop that it cannot leave, and nobody else computes{named}",
+            threads=threads,
+            shape=shape,
+            wakeable=left,
         )
     if not threads or state.timers or not nothing_can_act(threads):
         return None
@@ -77,6 +91,21 @@ def settle(
             shape=shape,
         )
     return None
+
+
+def _cycle(owners: tuple[ThreadId, ...]) -> str:
+    names = [f"thread {id_.tid}" for id_ in owners]
+    if len(names) == 1:
+        return f"{names[0]} waits for a mutex that it owns itself"
+    return f"{len(names)} threads want mutexes of each other, in a cycle: {' -> '.join([*names, names[0]])}"
+
+
+def _endless(state: State, threads: tuple[ThreadJudgement, ...]) -> ThreadJudgement | None:
+    """A thread in an endless loop, where nobody else may still act by itself."""
+    if any(thread.role in MAY_STILL_ACT for thread in threads):
+        return None
+    found = (thread for thread in threads if thread.role is Role.SPINNING and loops.is_endless(state.tracks[thread.id]))
+    return next(found, None)
 
 
 def nothing_can_act(threads: tuple[ThreadJudgement, ...]) -> bool:

@@ -12,6 +12,7 @@ from livetrap.model import (
     Frozen,
     Gaps,
     Judgement,
+    Loop,
     Mark,
     Phase,
     Rules,
@@ -73,6 +74,16 @@ class Track(Frozen, kw_only=True):
     """... which is its present one if it began then (`asleep_since_ns`)."""
     sleeps_in: str = ""
     pc_site: str = ""
+    loop: Loop | None = None
+    """That it was last seen in, since the last beat and since it last slept."""
+    loop_stops: int = 0
+    """Stops in a row that found it there with nothing changed ..."""
+    loop_since_ns: int = 0
+    """... from the first of them ..."""
+    loop_seen_ns: int = 0
+    """... to the last."""
+    unreadable: str = ""
+    """Why its registers could not be read."""
 
     @property
     def mark(self) -> Mark:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from livetrap.model.seen import ThreadId
-from livetrap.model.words import Certainty, EvidenceKind, Frozen, Mark, Phase, Role, Verdict, WakeSource
+from livetrap.model.words import Certainty, EvidenceKind, Frozen, LoopKind, Mark, Phase, Role, Verdict, WakeSource
 
 
 class Rules(Frozen, kw_only=True):
@@ -52,6 +52,12 @@ class Rules(Frozen, kw_only=True):
     """Most time between looks, and that while a window stays open for long."""
     gather_s: float = 0.05
     """Deadline for gathering evidence."""
+    fixed_looks: int = 20
+    """Stops of a thread in one and the same poll, none of its registers and polled words changed, ..."""
+    fixed_s: float = 1.0
+    """... over at least this long, after which a poll without a mark counts as spinning."""
+    stop_s: float = 0.1
+    """Deadline for reading the registers of awake threads, all together."""
     startup_s: float | None = None
     """Judge threads in NONE before the first beat only after this time; None: only on proof or at the limit."""
 
@@ -95,6 +101,11 @@ class ThreadJudgement(Frozen, kw_only=True):
     """CPU time counted against its allowance."""
     switches: int | None = None
     pc_site: str = ""
+    loop: LoopKind | None = None
+    """Of the loop that it was last seen in ..."""
+    loop_site: str = ""
+    """... and where that begins."""
+    loop_traits: tuple[str, ...] = ()
 
 
 class Judgement(Frozen, kw_only=True):

@@ -106,6 +106,19 @@ def cell_key(variant: str, cell: Mapping[str, Value]) -> str:
     return " ".join([variant, *(f"{name}={value}" for name, value in sorted(cell.items()))])
 
 
+class CommandSpec(Frozen, kw_only=True):
+    """A command as a trial runs it, all placeholders filled in."""
+
+    argv: tuple[str, ...]
+    """The program, as the user named it, and its arguments."""
+    environment: dict[str, str] = {}
+    """Variables that are set beside those of the harness."""
+    folder: str = ""
+    """Where it runs; empty: where the harness does."""
+    progress: str = ""
+    """What shows that it goes on: `output`, `io`, `beats` or `regex:RE`; empty: whatever there is."""
+
+
 class PlannedTrial(Frozen, kw_only=True):
     """One trial, ready to run: with the build and the placement as it took effect, its recipe."""
 
@@ -115,14 +128,21 @@ class PlannedTrial(Frozen, kw_only=True):
     role: VariantRole
     cell: dict[str, Value]
     """All axes: threads, placement, technique, flags, compiler, align and the kernel's parameters that vary."""
-    build: BuildSpec
-    kernel: str
-    technique: str
+    build: BuildSpec | None = None
+    """None for a command."""
+    kernel: str = ""
+    """Empty for a command."""
+    technique: str = ""
     """Empty for a kernel that uses none."""
+    command: CommandSpec | None = None
+    """What runs instead of a kernel."""
+    disturbance: str = ""
+    """E.g. `hogs:4`; empty: none. See livetrap.disturb."""
     parameters: dict[str, Value]
-    """All parameters given to the kernel, those that vary and those that do not."""
-    threads: int
-    align: str
+    """All parameters given to the kernel or filled into the command, those that vary and those that do not."""
+    threads: int = 1
+    """Of the kernel's team; 1 for a command, whose threads are its own business."""
+    align: str = "none"
     seed: int
     placement: Placement | NotAvailable
     rules: Rules

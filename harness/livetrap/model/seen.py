@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from livetrap.model.words import Frozen, Mark, ThreadState, WaitKind, WakeSource
+from livetrap.model.words import Frozen, LoopKind, Mark, ThreadState, WaitKind, WakeSource
 
 
 class ThreadId(msgspec.Struct, frozen=True, order=True):
@@ -88,6 +88,36 @@ class Look(Frozen, kw_only=True, tag="look"):
     """How long the machine has been suspended since the trial began."""
 
 
+class PolledWord(Frozen, kw_only=True):
+    """Memory that the exit of a loop depends on, as it was when the thread was looked at."""
+
+    address: int
+    size: int
+    """In bytes."""
+    value: int
+    shared: bool = False
+    """It lies in a mapping that other processes may have too: it may be written from outside."""
+
+
+class Loop(Frozen, kw_only=True):
+    """The loop that an awake thread was in at one short stop."""
+
+    kind: LoopKind
+    site: str = ""
+    """Where the loop begins, as module+offset."""
+    frame: str = ""
+    """The loop's first address, the stack pointer and all registers that the loop only reads, as one short text: equal
+    in two stops when none of them has changed."""
+    polled: tuple[PolledWord, ...] = ()
+    """What a poll reads; empty for all other kinds."""
+    moved: bool = False
+    """A polled word changed while, or since, it was last looked at: whoever sets it is alive."""
+    traits: tuple[str, ...] = ()
+    """Of `plain load`, `atomic`, `compare-and-swap`, `pause`, `yield`: what the loop does."""
+    why: str = ""
+    """Of an unknown loop: what made it so."""
+
+
 class ThreadEvidence(Frozen, kw_only=True):
     """What was gathered of one thread without disturbing it."""
 
@@ -100,6 +130,8 @@ class ThreadEvidence(Frozen, kw_only=True):
     """Of an awake thread: a program counter."""
     pc_site: str = ""
     """The same as module+offset."""
+    loop: Loop | None = None
+    """Of an awake thread whose registers were read."""
     unreadable: str = ""
     """What could not be read, and why."""
 
@@ -110,7 +142,8 @@ class Evidence(Frozen, kw_only=True, tag="evidence"):
     look: Look
     threads: tuple[ThreadEvidence, ...] = ()
     mutex_cycle: tuple[ThreadId, ...] = ()
-    """Owners that wait for each other, the same in two readings."""
+    """Threads that each sleep for a mutex that the next one owns, the last for one of the first: the same in two
+    readings between which none of them ran."""
     timers: tuple[int, ...] = ()
     """Processes that a timer of their own may interrupt: they catch SIGALRM or its like, or have POSIX timers."""
 

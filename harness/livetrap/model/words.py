@@ -51,6 +51,8 @@ class VariantRole(enum.StrEnum):
     FIXED = "fixed"
     WIDENED = "widened"
     LOOK_ALIKE = "look-alike"
+    WATCHED = "watched"
+    """A command of the user's: nothing is known of it. Never in a scenario."""
 
 
 class Mark(enum.IntEnum):
@@ -127,6 +129,18 @@ class EvidenceKind(enum.StrEnum):
     PROGRAM_COUNTERS = "program-counters"
     LOOPS = "loops"
     MUTEX_OWNERS = "mutex-owners"
+
+
+class LoopKind(enum.StrEnum):
+    """What the loop is that an awake thread runs in."""
+
+    ENDLESS = "endless"
+    """No way out, or one whose condition nothing in it can change."""
+    POLL = "poll"
+    """Its exit depends on memory that it does not change."""
+    COMPUTE = "compute"
+    """Its exit depends on a value that it changes."""
+    UNKNOWN = "unknown"
 
 
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))

@@ -1,0 +1,173 @@
+"""What loops and mutex owners decide, on simulated threads: threads that say nothing of themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import pytest
+
+from livetrap.model import Certainty, Loop, LoopKind, Mark, PolledWord, Rules, Verdict, WakeSource
+from tests.judge.world import PID, Now, Thread, World, computer, looper, poller, sleeper, then, word
+
+SILENT = Rules(limit_s=12)
+JOINS = sleeper(WakeSource.NONE, mark=Mark.NONE, slot=False)
+
+
+def _with(thread: Thread, loop: Loop) -> Thread:
+    return lambda t: dataclasses.replace(thread(t), loop=loop)
+
+
+def _polls(*words: PolledWord) -> Loop:
+    return Loop(kind=LoopKind.POLL, site="a.out+0x10", frame="f", polled=words)
+
+
+def test_a_silent_endless_loop_is_proven() -> None:
+    got = World([looper(LoopKind.ENDLESS), JOINS], slots=False, rules=SILENT).judge()
+    assert (got.verdict, got.certainty, got.rule) == (Verdict.LIVELOCK, Certainty.PROVEN, "settle-1")
+    assert got.stall_s < 8
+    assert got.threads[0].loop is LoopKind.ENDLESS
+
+
+def test_the_same_where_no_registers_may_be_read_is_slow_and_says_why() -> None:
+    got = World([looper(LoopKind.ENDLESS), JOINS], slots=False, rules=SILENT, may_read=False).judge()
+    assert got.verdict is Verdict.SLOW
+    assert "not permitted" in got.reason
+
+
+def test_an_endless_loop_beside_one_in_accept_is_proven_and_names_it() -> None:
+    accepts = sleeper(WakeSource.OUTSIDE, mark=Mark.NONE, slot=False)
+    got = World([accepts, looper(LoopKind.ENDLESS)], slots=False, rules=SILENT).judge()
+    assert (got.verdict, got.certainty) == (Verdict.LIVELOCK, Certainty.PROVEN)
+    assert [id_.tid for id_ in got.wakeable] == [PID]
+
+
+@pytest.mark.parametrize("kind", [LoopKind.COMPUTE, LoopKind.UNKNOWN])
+def test_an_endless_loop_beside_one_that_computes_waits_for_it(kind: LoopKind) -> None:
+    got = World([looper(LoopKind.ENDLESS), looper(kind)], slots=False, rules=SILENT).judge()
+    assert got.verdict is Verdict.SLOW
+
+
+@pytest.mark.parametrize("kind", [LoopKind.COMPUTE, LoopKind.UNKNOWN])
+def test_a_silent_computation_is_slow(kind: LoopKind) -> None:
+    got = World([looper(kind), JOINS], slots=False, rules=SILENT).judge()
+    assert got.verdict is Verdict.SLOW
+    assert kind.value in got.reason
+
+
+def test_a_fixed_poll_is_a_livelock_once_it_was_seen_often_and_long_enough() -> None:
+    world = World([looper(LoopKind.POLL), looper(LoopKind.POLL), JOINS], slots=False, rules=SILENT)
+    got = world.judge()
+    assert (got.verdict, got.certainty, got.rule) == (Verdict.LIVELOCK, Certainty.OBSERVED, "settle-4")
+    assert world.gathers >= SILENT.fixed_looks
+    assert SILENT.silent_floor_s + SILENT.fixed_s <= got.stall_s < 8
+
+
+def test_polls_whose_word_changes_are_none() -> None:
+    def alive(t: float) -> Now:
+        return dataclasses.replace(looper(LoopKind.POLL)(t), loop=_polls(word(int(t) % 97)))
+
+    world = World([alive, alive], slots=False, rules=SILENT)
+    assert world.judge().verdict is Verdict.SLOW
+    assert world.gathers < 60, "threads that are alive are stopped seldom"
+
+
+def test_a_word_that_moved_between_the_stops_begins_the_count_anew() -> None:
+    def moving(t: float) -> Now:
+        loop = msgspec.structs.replace(_polls(word()), moved=int(t / 500) % 2 == 1)
+        return dataclasses.replace(looper(LoopKind.POLL)(t), loop=loop)
+
+    assert World([moving, JOINS], slots=False, rules=SILENT).judge().verdict is Verdict.SLOW
+
+
+def test_two_that_see_different_values_in_one_word_play_ping_pong() -> None:
+    pair = [_with(looper(LoopKind.POLL), _polls(word(turn))) for turn in (0, 1)]
+    assert World(pair, slots=False, rules=SILENT).judge().verdict is Verdict.SLOW
+
+
+def test_a_poll_of_shared_memory_may_be_ended_from_outside() -> None:
+    polls = _with(looper(LoopKind.POLL), _polls(word(shared=True)))
+    got = World([polls, JOINS], slots=False, rules=SILENT).judge()
+    assert (got.verdict, got.rule) == (Verdict.LIVELOCK, "limit-7")
+    assert [id_.tid for id_ in got.wakeable] == [PID]
+
+
+def test_a_fixed_poll_beside_a_timer_is_told_at_the_limit() -> None:
+    timer = poller(1000, slot=False)
+    got = World([looper(LoopKind.POLL), timer], slots=False, rules=SILENT).judge()
+    assert (got.verdict, got.rule) == (Verdict.LIVELOCK, "limit-7")
+
+
+def test_a_caller_that_beat_before_and_spins_without_a_mark_is_caught_within_four_seconds() -> None:
+    caller = looper(LoopKind.POLL, beats=336)
+    parked = [sleeper(WakeSource.NONE, mark=Mark.NONE, slot=False) for _ in range(15)]
+    got = World([caller, *parked]).judge()
+    assert got.verdict is Verdict.LIVELOCK
+    assert str(got.shape) == "1 spinning, 15 parked"
+    assert got.stall_s < 4
+
+
+@pytest.mark.parametrize("period", [10, 100])
+def test_the_same_with_an_idle_ticker_beside_it(period: float) -> None:
+    caller = looper(LoopKind.POLL, beats=336)
+    got = World([caller, JOINS, poller(period, slot=False)]).judge()
+    assert got.verdict is Verdict.LIVELOCK
+    assert got.stall_s < 4
+
+
+def test_a_poll_before_the_first_beat_is_told_at_the_limit() -> None:
+    got = World([looper(LoopKind.POLL), JOINS], rules=Rules(limit_s=5)).judge()
+    assert got.verdict is Verdict.LIVELOCK
+    assert got.stall_s > 4.5
+
+
+def test_a_proven_endless_loop_overrides_a_mark() -> None:
+    got = World([looper(LoopKind.ENDLESS, mark=Mark.RUN)]).judge()
+    assert (got.verdict, got.rule) == (Verdict.LIVELOCK, "settle-1")
+
+
+def test_a_poll_while_it_says_that_it_computes_protects() -> None:
+    got = World([looper(LoopKind.POLL, mark=Mark.RUN)], rules=Rules(limit_s=5)).judge()
+    assert got.verdict is Verdict.SLOW
+
+
+def test_a_poll_that_the_host_starves_is_inconclusive() -> None:
+    hungry = _with(lambda t: Now(cpu_ms=20.0, waited_ms=t, mark=Mark.NONE), _polls(word()))
+    assert World([hungry], slots=False, rules=SILENT).judge().verdict is Verdict.INCONCLUSIVE
+
+
+def test_who_leaves_a_poll_to_compute_is_none() -> None:
+    changes = then(looper(LoopKind.POLL), 3600, computer(mark=Mark.NONE, slot=False))
+    assert World([changes], slots=False, rules=SILENT, ends_at_ms=6000).judge().verdict is Verdict.PASSED
+
+
+# --- mutex owners
+
+LOCKED = sleeper(WakeSource.NONE, mark=Mark.NONE, slot=False)
+
+
+@pytest.mark.parametrize("beside", [poller(1000, slot=False), computer(mark=Mark.NONE, slot=False), LOCKED])
+def test_a_cycle_of_mutex_owners_is_proven_whatever_others_do(beside: Thread) -> None:
+    got = World([LOCKED, LOCKED, beside], slots=False, rules=SILENT, cycle=(0, 1)).judge()
+    assert (got.verdict, got.certainty, got.rule) == (Verdict.DEADLOCK, Certainty.PROVEN, "settle-2")
+    assert f"thread {PID} -> thread {PID + 1} -> thread {PID}" in got.reason
+    assert got.stall_s < 8
+
+
+def test_a_cycle_is_told_at_the_limit_of_a_target_that_still_prints() -> None:
+    def prints(t: float) -> Now:
+        return dataclasses.replace(computer(mark=Mark.RUN)(t), beats=int(t / 5))
+
+    got = World([LOCKED, LOCKED, prints], rules=Rules(limit_s=3), cycle=(0, 1)).judge()
+    assert (got.verdict, got.certainty) == (Verdict.DEADLOCK, Certainty.PROVEN)
+
+
+def test_a_cycle_that_was_read_of_a_thread_that_runs_is_none() -> None:
+    got = World([LOCKED, computer(mark=Mark.NONE, slot=False)], slots=False, rules=SILENT, cycle=(0, 1)).judge()
+    assert got.verdict is Verdict.SLOW
+
+
+def test_one_that_waits_for_its_own_mutex_is_a_cycle() -> None:
+    got = World([LOCKED, poller(1000, slot=False)], slots=False, rules=SILENT, cycle=(0,)).judge()
+    assert got.certainty is Certainty.PROVEN
+    assert "owns itself" in got.reason
