@@ -53,7 +53,7 @@ def test_version(capsys: Capture) -> None:
 def test_help(capsys: Capture) -> None:
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
-    for command in ("list", "run", "show", "rejudge", "doctor"):
+    for command in ("list", "run", "watch", "attach", "diagnose", "show", "rejudge", "doctor"):
         assert command in text
     assert main([]) == 2
 

@@ -11,6 +11,7 @@ from livetrap.expectations import summarise
 from livetrap.model import PlannedTrial, Verdict
 from tests.test_expectations import SPIN, record
 from tests.test_plan import made
+from tests.test_plan_command import TEXT as COMMAND
 
 BARRIERS = """
 schema = 1
@@ -88,6 +89,13 @@ def test_a_story_without_techniques_says_what_does_not_apply() -> None:
     assert policy.startswith("does not apply: flag_handoff waits in its own way")
     assert not got.findings[5].applies
     assert guard.startswith("`livetrap run spin` in CI")
+
+
+def test_a_command_has_no_kernel_to_name() -> None:
+    _, _, wait, workaround, _, policy, _ = answers(walked(COMMAND, hangs_as_told))
+    assert wait.startswith("its own wait, a command: mode fast level 1 threads ")
+    assert workaround.startswith("yes: one thread")
+    assert policy.startswith("does not apply: a command waits in its own way")
 
 
 def test_a_bug_that_did_not_show_claims_nothing() -> None:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from livetrap import build, campaign
+from livetrap import build, preparing
 from livetrap.build import Built, Compiler
 from livetrap.errors import HarnessError
 from livetrap.model import BuildSpec, KernelInfo, Manifest, ParamInfo
@@ -88,11 +88,11 @@ def prepare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Prepares a campaign; gives what was told, or that and the message of the error."""
 
     def prepared(pretence: Pretence, text: str = TEXT, **options: object) -> list[str]:
-        monkeypatch.setattr(campaign, "build", pretence)
+        monkeypatch.setattr(preparing, "build", pretence)
         monkeypatch.setattr("livetrap.host.topology", lambda: read(VM))
         notes: list[str] = []
         try:
-            campaign.prepare(
+            preparing.prepare(
                 scenario(text),
                 options=Options(**options),  # type: ignore[arg-type]
                 cache=Path("/cache"),

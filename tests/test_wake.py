@@ -285,3 +285,32 @@ def test_only_a_sleeper_nothing_outside_can_reach_is_convicted(number: int, args
     source, _ = wake.classify("x86_64", line(number, *args), ThreadState.ASLEEP, pid=1, tree_pids=(1,))
     if source is NONE:
         assert syscalls.CALLS["x86_64"][number] in ("futex", "futex_wait")
+
+
+@pytest.mark.parametrize("arch", ["x86_64", "arm64"])
+@pytest.mark.parametrize(
+    ("name", "args", "expected"),
+    [
+        ("futex", (0x10, PRIVATE, 2), wake.FutexWait(0x10, 2, names_owner=False)),
+        ("futex", (0x10, 9 | PRIVATE | REALTIME, 2, 0, 0, MINUS_1), wake.FutexWait(0x10, 2, names_owner=False)),
+        ("futex", (0x10, 0, MINUS_1), wake.FutexWait(0x10, MINUS_1_INT, names_owner=False)),
+        ("futex", (0x10, 6 | PRIVATE, 0), wake.FutexWait(0x10, None, names_owner=True)),
+        ("futex", (0x10, 13, 0), wake.FutexWait(0x10, None, names_owner=True)),
+        ("futex_wait", (0x10, 2, MINUS_1, PRIVATE), wake.FutexWait(0x10, 2, names_owner=False)),
+        ("futex", (0x10, PRIVATE, 2, 0x7FFD), None),
+        ("futex", (0x10, 6, 0, 0x7FFD), None),
+        ("futex", (0x10, 11, 2), None),
+        ("futex", (0x10, 1, 2), None),
+        ("futex_wait", (0x10, 2, MINUS_1, PRIVATE, 0x7FFD), None),
+        ("nanosleep", (0x10, 0), None),
+    ],
+)
+def test_the_futex_of_an_untimed_wait(
+    arch: str, name: str, args: tuple[int, ...], expected: wake.FutexWait | None
+) -> None:
+    assert wake.futex_wait(arch, line(NUMBERS[arch][name], *args)) == expected
+
+
+@given(some.text())
+def test_no_text_makes_the_futex_raise(text: str) -> None:
+    assert wake.futex_wait("x86_64", text) is None or text.strip()

@@ -58,6 +58,32 @@ __attribute__((format(printf, 2, 3))) void lt_wrong(struct lt_team *team, const 
 __attribute__((format(printf, 2, 3))) void lt_skip(struct lt_team *team, const char *format, ...);
 __attribute__((format(printf, 2, 3))) void lt_error(struct lt_team *team, const char *format, ...);
 
+/*
+ * Jitter, a disturbance: random delays of at most that many microseconds before and after each wait; 0: none. In a file
+ * that defines LIVETRAP_KERNEL, lt_wait_begin and lt_wait_end have them, and so has lt_team_wait.
+ */
+extern uint32_t lt_jitter_us;
+void lt_jitter(void);
+
+static inline void lt_jittered(void) {
+    if (__builtin_expect(lt_jitter_us != 0, 0)) {
+        lt_jitter();
+    }
+}
+
+static inline void lt_wait_begin_jittered(uint64_t site, enum lt_wait_kind kind) {
+    lt_jittered();
+    lt_wait_begin(site, kind);
+}
+
+static inline void lt_wait_end_jittered(void) {
+    lt_wait_end();
+    lt_jittered();
+}
+
+#define lt_wait_begin lt_wait_begin_jittered
+#define lt_wait_end lt_wait_end_jittered
+
 uint64_t lt_now_ns(void);            /* CLOCK_MONOTONIC */
 void lt_sleep_us(uint64_t us);       /* sleeps the whole time, signals or not */
 uint64_t lt_compute_us(uint64_t us); /* integer work, for that long on the wall clock, without a sleep */

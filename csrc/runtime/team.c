@@ -96,6 +96,7 @@ static void settle_in(struct lt_team *team, uint32_t index) {
     const struct lt_trial *trial = team->trial;
     const uint64_t *mask = trial->mask_words > 0 ? trial->cpu_masks + index * trial->mask_words : NULL;
     int32_t placed = lt_platform_place(mask, trial->mask_words, trial->qos != NULL ? trial->qos[index] : 0);
+    lt_jitter_seed(index);
     if (!team->silent) {
         struct lt_slot *slot = lt_self();
         if (slot != NULL) {

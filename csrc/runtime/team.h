@@ -46,6 +46,10 @@ struct lt_team {
 /* Makes the team's threads, lets them run, and returns once all have ended. */
 void lt_team_run(struct lt_team *team);
 
+/* Before the team is made: the greatest delay of jitter, and the seed; then each thread, with its place in the team. */
+void lt_jitter_prepare(uint32_t us, uint64_t seed);
+void lt_jitter_seed(uint64_t place);
+
 /* The kernel's parameter of that name, or NULL; the least and the greatest value that it can be given. */
 const struct lt_param *lt_param_find(const struct lt_kernel *kernel, const char *name);
 int64_t lt_param_least(const struct lt_param *param);

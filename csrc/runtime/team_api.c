@@ -60,7 +60,9 @@ int64_t lt_team_param(struct lt_team *team, const char *name) {
 
 void lt_team_wait(struct lt_team *team, uint32_t index, uint64_t site) {
     if (team->silent) {
+        lt_jittered();
         team->technique->wait(team->technique_state, index);
+        lt_jittered();
         return;
     }
     lt_wait_begin(site, team->technique->kind);

@@ -127,6 +127,7 @@ int lt_trial_run(const struct lt_trial *trial) {
     pthread_mutex_init(&team.lock, NULL);
     pthread_cond_init(&team.changed, NULL);
     team.page = attach(trial->threads);
+    lt_jitter_prepare(trial->jitter_us, trial->seed);
     set_up(&team);
     if (team.outcome == LT_RESULT_NONE) {
         team.kernel_state = team.kernel->setup(&team);

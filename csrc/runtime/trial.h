@@ -30,7 +30,7 @@ struct lt_argument {
  * line: "none" (as the system wakes them), "spin" (all awake, released by one word) or "clock" (all awake, at one
  * clock time). `cpu_masks` has threads * mask_words words, bit b of word w being CPU 64 w + b; no words, or a thread's
  * words all 0: it may run anywhere. `qos` has a macOS quality-of-service class a thread, 0 for unchanged; NULL: all
- * unchanged.
+ * unchanged. `jitter_us`: the disturbance of that name, 0 for none.
  */
 struct lt_trial {
     const char *kernel;
@@ -43,6 +43,7 @@ struct lt_trial {
     const uint64_t *cpu_masks;
     size_t mask_words;
     const int32_t *qos;
+    uint32_t jitter_us;
 };
 
 /*

@@ -167,7 +167,8 @@ def _wait(case: _Case) -> Finding:
         answer = "; ".join(f"{name} {standing(name).reason}" for name in techniques)
     else:
         settings = dict.fromkeys(_settings(trial) for trial in case.plan.trials if _in(trial, shown))
-        answer = f"its own wait, kernel {case.plan.trials[0].kernel}: {'; or '.join(settings)}"
+        name = case.plan.trials[0].kernel
+        answer = f"its own wait, {f'kernel {name}' if name else 'a command'}: {'; or '.join(settings)}"
     return _finding(answer, *_sites(case.records), *_shapes(case.records))
 
 
@@ -211,7 +212,7 @@ def _policy(case: _Case) -> Finding:
     if not any(row.role is VariantRole.FIXED for row in case.rows):
         return _not_applicable("no fixed variant in this run")
     if not fixed:
-        kernel = case.plan.trials[0].kernel if case.plan.trials else "the kernel"
+        kernel = (case.plan.trials[0].kernel if case.plan.trials else "the kernel") or "a command"
         return _not_applicable(f"{kernel} waits in its own way; the policy speaks of barriers that have a technique")
     held = [name for name in fixed if standing(name).kinds]
     lines = [f"{name}: {' and '.join(standing(name).kinds) or 'none: it ' + standing(name).reason}" for name in fixed]

@@ -10,6 +10,7 @@ from livetrap.model import Frozen, KernelInfo, Value, VariantRole
 from livetrap.scenario_check import check_axis
 from livetrap.scenario_model import (
     AXES,
+    COMMAND_AXES,
     COMPILERS,
     MOST_TRIALS,
     Axes,
@@ -30,7 +31,7 @@ class Options(Frozen, kw_only=True):
     flags: tuple[str, ...] = ()
     compiler: tuple[str, ...] = ()
     axes: dict[str, tuple[Value, ...]] = {}
-    """Other axes: `align`, or parameters of the kernel. A number may come as text."""
+    """Other axes: `align`, parameters of the kernel, placeholders of the command. A number may come as text."""
     variants: tuple[str, ...] = ()
     trials: int | None = None
     timeout_s: float | None = None
@@ -67,12 +68,15 @@ def narrow(
 
     A value that some variant lists narrows: a variant keeps those of its own. A value that none lists replaces, in all
     variants. A parameter that a variant fixes stays as it is. Raises HarnessError for options that fit nothing, and for
-    more trials than a run may have. Without a kernel, options that are for its parameters are left out.
+    more trials than a run may have. Without a kernel, options that are for its parameters are left out; a scenario with
+    a command has none, and needs no compilers.
     """
     variants = _variants(scenario, options)
-    wanted = _wanted(options, kernel, techniques)
+    wanted = _wanted(scenario, options, _offer(scenario, kernel), techniques)
     _check_wanted(scenario, wanted, kernel)
-    full = {name: _with_compiler(axes_of(scenario, variant), compilers) for name, variant in scenario.variants.items()}
+    full = {name: axes_of(scenario, variant) for name, variant in scenario.variants.items()}
+    if not scenario.target.command:
+        full = {name: _with_compiler(axes, compilers) for name, axes in full.items()}
     parts: list[Part] = []
     notes: list[str] = []
     for name, variant in variants.items():
@@ -80,7 +84,7 @@ def narrow(
         if empty:
             notes.append(f"variant {name} left out: it has no {empty}")
             continue
-        if "compiler" not in wanted:
+        if "compiler" in axes and "compiler" not in wanted:
             axes["compiler"], absent = _installed(axes["compiler"], compilers)
             notes += [f"no {compiler} on this machine: its cells are left out" for compiler in absent]
         if kernel is not None and kernel.uses_technique and "technique" not in axes:
@@ -123,7 +127,34 @@ def kernel_value_problem(name: str, value: Value, kernel: KernelInfo) -> str:
     return "" if info.least <= value <= info.most else f"{name}: {value} must be from {info.least} to {info.most}"
 
 
-def _wanted(options: Options, kernel: KernelInfo | None, techniques: Collection[str]) -> Axes:
+class _Offer(Frozen, kw_only=True):
+    """What a scenario's target offers to be varied."""
+
+    axes: tuple[str, ...]
+    """Those that mean the same with every such target."""
+    others: frozenset[str] | None
+    """Parameters of the kernel, or placeholders of the command; None: not yet known."""
+    numbers: frozenset[str]
+    """Those of them that take numbers only."""
+
+
+def _offer(scenario: Scenario, kernel: KernelInfo | None) -> _Offer:
+    if not scenario.target.command:
+        params = kernel.params if kernel is not None else {}
+        numbers = {name for name, info in params.items() if not info.choices}
+        others = None if kernel is None else frozenset(params)
+        return _Offer(axes=AXES, others=others, numbers=frozenset({"threads", *numbers}))
+    values: dict[str, list[Value]] = {}
+    for variant in scenario.variants.values():
+        for name, value in parameters_of(scenario, variant).items():
+            values.setdefault(name, []).append(value)
+        for name, several in axes_of(scenario, variant).items():
+            values.setdefault(name, []).extend(several)
+    numbers = {name for name, given in values.items() if all(isinstance(value, int) for value in given)}
+    return _Offer(axes=COMMAND_AXES, others=frozenset(values) - set(COMMAND_AXES), numbers=frozenset(numbers))
+
+
+def _wanted(scenario: Scenario, options: Options, offer: _Offer, techniques: Collection[str]) -> Axes:
     """All values asked for, checked each by itself."""
     asked: Axes = {key: getattr(options, key) for key in ("threads", "placement", "technique", "flags", "compiler")}
     asked.update(options.axes)
@@ -131,18 +162,27 @@ def _wanted(options: Options, kernel: KernelInfo | None, techniques: Collection[
     for key, given in asked.items():
         if not given and key not in options.axes:
             continue
-        if key not in AXES and kernel is None:
+        if key not in offer.axes and offer.others is None:
             continue
-        params = kernel.params if kernel is not None else {}
-        if key not in AXES and key not in params:
-            raise HarnessError(f"unknown axis {key!r}; {nearest(key, {*AXES, *params})}")
-        numeric = key == "threads" or (key in params and not params[key].choices)
-        values = tuple(_number(value) if numeric else value for value in given)
+        if key not in offer.axes and key not in (offer.others or ()):
+            raise _unknown_axis(key, offer, scenario)
+        values = tuple(_number(value) if key in offer.numbers else value for value in given)
         wrong = check_axis(key, values, techniques=techniques)
+        if not wrong and key in offer.numbers and scenario.target.command:
+            stray = next((value for value in values if not isinstance(value, int)), None)
+            wrong = f"{stray!r}: must be a whole number" if stray is not None else ""
         if wrong:
             raise HarnessError(f"{key} {wrong}" if key in options.axes else f"--{key} {wrong}")
         wanted[key] = values
     return wanted
+
+
+def _unknown_axis(key: str, offer: _Offer, scenario: Scenario) -> HarnessError:
+    known = {*offer.axes, *(offer.others or ())}
+    if scenario.target.command and key in AXES:
+        names = ", ".join(sorted(known))
+        return HarnessError(f"{scenario.name}: runs a command, which has no {key} to choose; known: {names}")
+    return HarnessError(f"unknown axis {key!r}; {nearest(key, known)}")
 
 
 def _number(value: Value) -> Value:

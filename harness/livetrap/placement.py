@@ -71,6 +71,19 @@ def place(strategy: str, topology: Topology, *, threads: int, seed: int) -> Plac
     return Placement(requested=strategy, cpus=_PINNED[strategy](topology.cpus, threads, seed))
 
 
+def place_command(strategy: str, topology: Topology, *, seed: int) -> Placement | NotAvailable:
+    """The CPUs of a command, one entry for all its threads; or why this machine does not have that placement.
+
+    Raises HarnessError for a name that is no placement.
+    """
+    if strategy in ("free", "one-core", "random") or strategy.startswith("confined:"):
+        return place(strategy, topology, threads=1, seed=seed)
+    wrong = check_strategy(strategy)
+    if wrong:
+        raise HarnessError(wrong)
+    return NotAvailable(reason=f"{strategy}: the threads of a command cannot be placed one by one")
+
+
 # --- pinned to CPUs --------------------------------------------------------------------------------------------------
 
 

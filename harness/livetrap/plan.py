@@ -7,9 +7,11 @@ and its repetition alone, so that a narrowed run gives each cell the seeds that 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
+
+from livetrap import disturbances, scenario_command
 from livetrap.errors import HarnessError, nearest
 from livetrap.matching import expectation_of
 from livetrap.model import (
@@ -18,22 +20,22 @@ from livetrap.model import (
     KernelInfo,
     Manifest,
     NotAvailable,
+    Placement,
     PlannedTrial,
     Rules,
+    TechniqueInfo,
     Topology,
     Value,
     cell_key,
 )
 from livetrap.narrowing import Options, Part, kernel_value_problem, narrow
-from livetrap.placement import place
+from livetrap.placement import place, place_command
 from livetrap.scenario import rules_of
 from livetrap.scenario_check import check_timeout, check_trials
-from livetrap.scenario_model import AXES, Scenario, cells
+from livetrap.scenario_model import AXES, Scenario, axis_names, cells
+from livetrap.seeds import SEED_BITS, derived, trial_seed
 
 __all__ = ["Options", "Plan", "arguments", "check_seed", "plan"]
-
-SEED_BITS = 53
-"""Seeds stay below this many bits: JSON readers that hold numbers as doubles keep them whole."""
 
 
 class Plan(Frozen, kw_only=True):
@@ -56,24 +58,26 @@ def plan(
     options: Options,
     topology: Topology,
     compilers: Mapping[str, str],
-    manifest: Manifest,
+    manifest: Manifest | None,
     seed: int,
 ) -> Plan:
     """The trials of a scenario under these options, on this machine.
 
-    `compilers` names those installed, with their versions; `manifest` is what the built kernels tell of themselves;
-    `seed` is used where the options give none. Raises HarnessError for options, parameters or techniques that the
-    scenario, or its kernel, does not have (status 2) and where there is no compiler at all (status 3).
+    `compilers` names those installed, with their versions; `manifest` is what the built kernels tell of themselves. A
+    scenario with a command needs neither: there it is None. `seed` is used where the options give none. Raises
+    HarnessError for options, parameters or techniques that the scenario, or its kernel, does not have (status 2) and
+    where there is no compiler at all (status 3).
     """
-    kernel = _kernel(scenario, manifest)
+    kernel = _kernel(scenario, manifest) if manifest is not None and not scenario.target.command else None
+    techniques = manifest.techniques if manifest is not None else {}
     _check_budget(options)
     seed = check_seed(options.seed if options.seed is not None else seed)
-    narrowing = narrow(scenario, options=options, compilers=compilers, kernel=kernel, techniques=manifest.techniques)
+    narrowing = narrow(scenario, options=options, compilers=compilers, kernel=kernel, techniques=techniques)
     timeout_s = options.timeout_s if options.timeout_s is not None else scenario.budget.timeout_s
     maker = _Maker(
         scenario=scenario,
         kernel=kernel,
-        manifest=manifest,
+        techniques=techniques,
         topology=topology,
         compilers=compilers,
         seed=seed,
@@ -156,30 +160,30 @@ def _kernel(scenario: Scenario, manifest: Manifest) -> KernelInfo:
 # --- order and seeds -------------------------------------------------------------------------------------------------
 
 
-def _hash(*parts: object) -> int:
-    """A number that depends on nothing but these, on any machine and in any run."""
-    digest = hashlib.blake2b("\0".join(str(part) for part in parts).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> (64 - SEED_BITS)
-
-
 def _ordered(parts: Sequence[Part], seed: int) -> Iterator[tuple[Part, dict[str, Value], int]]:
     """Widest cells first; within a width one repetition of every cell after the other, each in an order of its own."""
     planned = [
-        (-int(cell["threads"]), repetition, _hash(seed, "order", repetition, cell_key(part.variant, cell)), part, cell)
+        (-_width(part, cell), repetition, derived(seed, "order", repetition, cell_key(part.variant, cell)), part, cell)
         for part in parts
         for cell in cells(part.axes)
         for repetition in range(part.trials)
     ]
-    for _width, repetition, _rank, part, cell in sorted(planned, key=lambda entry: entry[:3]):
+    for _narrowness, repetition, _rank, part, cell in sorted(planned, key=lambda entry: entry[:3]):
         yield part, cell, repetition
+
+
+def _width(part: Part, cell: Mapping[str, Value]) -> int:
+    """The threads of a cell; a command need not tell."""
+    return int(cell.get("threads", part.parameters.get("threads", 1)))
 
 
 class _Maker(Frozen, kw_only=True):
     """Makes single trials out of what is the same for all of them."""
 
     scenario: Scenario
-    kernel: KernelInfo
-    manifest: Manifest
+    kernel: KernelInfo | None
+    """None for a command."""
+    techniques: Mapping[str, TechniqueInfo]
     topology: Topology
     compilers: Mapping[str, str]
     seed: int
@@ -187,44 +191,58 @@ class _Maker(Frozen, kw_only=True):
 
     def trial(self, part: Part, cell: dict[str, Value], *, ordinal: int, repetition: int) -> PlannedTrial:
         """One trial of a cell."""
-        scenario, threads = self.scenario, int(cell["threads"])
-        seed = _hash(self.seed, "trial", repetition, cell_key(part.variant, cell))
-        placement = place(str(cell["placement"]), self.topology, threads=threads, seed=seed)
-        technique = str(cell.get("technique", ""))
-        varied = {name: value for name, value in cell.items() if name not in AXES}
+        scenario, topology = self.scenario, self.topology
+        seed = trial_seed(self.seed, repetition, cell_key(part.variant, cell))
         expectation = expectation_of(
-            scenario.expect,
-            variant=part.variant,
-            role=part.role,
-            cell=cell,
-            os=self.topology.os,
-            arch=self.topology.arch,
+            scenario.expect, variant=part.variant, role=part.role, cell=cell, os=topology.os, arch=topology.arch
         )
-        return PlannedTrial(
+        varied = {name: value for name, value in cell.items() if name not in axis_names(scenario)}
+        planned = PlannedTrial(
             ordinal=ordinal,
             scenario=scenario.name,
             variant=part.variant,
             role=part.role,
             cell=cell,
-            build=self._build(cell),
-            kernel=self.kernel.name,
-            technique=technique,
+            disturbance=disturbances.parse(str(cell.get("disturbance", ""))).text,
             parameters={**part.parameters, **varied},
-            threads=threads,
-            align=str(cell["align"]),
+            threads=_width(part, cell),
             seed=seed,
-            placement=placement,
+            placement=Placement(requested="free"),
             rules=self.rules,
             expected=expectation.accepted,
+        )
+        return self._with_command(planned) if self.kernel is None else self._with_kernel(planned, self.kernel)
+
+    def _with_command(self, planned: PlannedTrial) -> PlannedTrial:
+        values = {**planned.parameters, **planned.cell, "seed": planned.seed, "folder": self.scenario.folder}
+        placement = place_command(str(planned.cell["placement"]), self.topology, seed=planned.seed)
+        return msgspec.structs.replace(
+            planned,
+            command=scenario_command.command_of(self.scenario.target, values),
+            placement=placement,
+            skip=placement.reason if isinstance(placement, NotAvailable) else "",
+        )
+
+    def _with_kernel(self, planned: PlannedTrial, kernel: KernelInfo) -> PlannedTrial:
+        cell = planned.cell
+        placement = place(str(cell["placement"]), self.topology, threads=planned.threads, seed=planned.seed)
+        technique = str(cell.get("technique", ""))
+        return msgspec.structs.replace(
+            planned,
+            build=self._build(cell, kernel),
+            kernel=kernel.name,
+            technique=technique,
+            align=str(cell["align"]),
+            placement=placement,
             skip=self._skip(str(cell["compiler"]), technique, placement),
         )
 
-    def _build(self, cell: Mapping[str, Value]) -> BuildSpec:
+    def _build(self, cell: Mapping[str, Value], kernel: KernelInfo) -> BuildSpec:
         file = self.scenario.target.file
         return BuildSpec(
             compiler=str(cell["compiler"]),
             flags=tuple(str(cell["flags"]).split()),
-            kernel=self.kernel.name,
+            kernel=kernel.name,
             kernel_file=f"{self.scenario.folder or '.'}/{file}" if file else "",
         )
 
@@ -232,7 +250,7 @@ class _Maker(Frozen, kw_only=True):
         """Why this machine cannot run the trial; empty when it can."""
         if compiler not in self.compilers:
             return f"no {compiler} on this machine"
-        info = self.manifest.techniques.get(technique)
+        info = self.techniques.get(technique)
         if info is not None and info.unavailable:
             return f"technique {technique}: {info.unavailable}"
         return placement.reason if isinstance(placement, NotAvailable) else ""

@@ -16,7 +16,7 @@ import msgspec
 from livetrap.errors import HarnessError, nearest
 from livetrap.model import Rules, Value, VariantRole, Verdict
 from livetrap.scenario_check import check, fail
-from livetrap.scenario_model import Budget, Expectation, Scenario, Target, Variant
+from livetrap.scenario_model import Budget, Expectation, Preparation, Scenario, Target, Variant
 
 __all__ = ["FILE_NAME", "Scenario", "load", "parse"]
 
@@ -152,6 +152,9 @@ def _check_keys(data: Mapping[str, Any], path: str) -> None:
         ("budget", data.get("budget"), Budget.__struct_fields__),
         ("judging", data.get("judging"), JUDGING_KEYS),
     ]
+    target = data.get("target")
+    if isinstance(target, dict):
+        tables.append(("target.prepare", target.get("prepare"), Preparation.__struct_fields__))
     variants = data.get("variants")
     if isinstance(variants, dict):
         tables += [(f"variants.{name}", table, Variant.__struct_fields__) for name, table in variants.items()]
@@ -171,6 +174,7 @@ def _check_types(data: Mapping[str, Any], path: str) -> None:
     tables: list[tuple[str, Any, Any]] = [("axes", data.get("axes"), several), ("judging", data.get("judging"), float)]
     if isinstance(target, dict):
         tables.append(("target.parameters", target.get("parameters"), one))
+        tables.append(("target.environment", target.get("environment"), one))
     for name, variant in variants.items() if isinstance(variants, dict) else ():
         if isinstance(variant, dict):
             tables.append((f"variants.{name}.parameters", variant.get("parameters"), one))

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NoReturn
 
+from livetrap import disturbances, scenario_command
 from livetrap.errors import HarnessError, nearest
 from livetrap.matching import ENVIRONMENT, comparison, value_matches
 from livetrap.model import UNCOUNTED, Value
@@ -28,11 +29,13 @@ from livetrap.scenario_model import (
     Expectation,
     Scenario,
     axes_of,
+    axis_names,
     cell_count,
     cells,
 )
 
 SLUG = r"[a-z0-9]+(-[a-z0-9]+)*"
+NAME = r"[A-Za-z_]\w*"
 LEVEL = r"-O([0-3sgz]|fast)?"
 
 
@@ -55,7 +58,10 @@ def check(scenario: Scenario, *, kernels: Collection[str], techniques: Collectio
         if not re.fullmatch(SLUG, name):
             fail(path, f"variants.{name}", "no name; use lower-case words joined by hyphens, e.g. buggy")
         _check_axes(scenario, variant.axes, f"variants.{name}.axes", variant.parameters, techniques)
-        _check_parameters(path, f"variants.{name}.parameters", variant.parameters)
+        _check_parameters(scenario, f"variants.{name}.parameters", variant.parameters)
+    wrong = scenario_command.problem(scenario)
+    if wrong is not None:
+        fail(path, *wrong)
     if sum(cell_count(axes_of(scenario, variant)) for variant in scenario.variants.values()) > MOST_CELLS:
         fail(path, "axes", f"they span more than {MOST_CELLS} cells; take out values")
     _check_expectations(scenario)
@@ -102,6 +108,8 @@ def _wrong_value(name: str, value: Value, techniques: Collection[str]) -> str:
         return f"{value!r}: must be text"
     if name == "placement":
         return check_strategy(value)
+    if name == "disturbance":
+        return _wrong_disturbance(value)
     if name == "technique" and value not in techniques:
         return f"unknown technique {value!r}; {nearest(value, techniques)}"
     if name == "align" and value not in ALIGNS:
@@ -111,6 +119,14 @@ def _wrong_value(name: str, value: Value, techniques: Collection[str]) -> str:
             return f"{value!r} tells neither gcc nor clang: its last part must have one in it, e.g. /usr/bin/gcc-13"
         return f"unknown compiler {value!r}; {nearest(value, COMPILERS)}, or a path, e.g. /usr/bin/gcc-13"
     return _wrong_flags(value) if name == "flags" else ""
+
+
+def _wrong_disturbance(value: str) -> str:
+    try:
+        disturbances.parse(value)
+    except HarnessError as error:
+        return str(error)
+    return ""
 
 
 def _wrong_flags(value: str) -> str:
@@ -129,8 +145,9 @@ def _wrong_flags(value: str) -> str:
 
 def _check_target(scenario: Scenario, kernels: Collection[str]) -> None:
     target, path = scenario.target, scenario.path
-    if bool(target.kernel) == bool(target.file):
-        fail(path, "target", "must have either kernel (one of csrc/kernels) or file (a C file beside scenario.toml)")
+    if [bool(target.kernel), bool(target.file), bool(target.command)].count(True) != 1:
+        kinds = "kernel (one of csrc/kernels), file (a C file beside scenario.toml), or command (a list of words)"
+        fail(path, "target", f"must have either {kinds}")
     if target.kernel and target.kernel not in kernels:
         fail(path, "target.kernel", f"unknown kernel {target.kernel!r}; {nearest(target.kernel, kernels)}")
     if target.file and not re.fullmatch(r"[A-Za-z_]\w*\.c", target.file, re.ASCII):
@@ -141,13 +158,16 @@ def _check_target(scenario: Scenario, kernels: Collection[str]) -> None:
         fail(path, "target.align", f"unknown alignment {target.align!r}; {nearest(target.align, ALIGNS)}")
     if target.data and target.data not in DATA_PROVIDERS:
         fail(path, "target.data", f"unknown data provider {target.data!r}; {nearest(target.data, DATA_PROVIDERS)}")
-    _check_parameters(path, "target.parameters", target.parameters)
+    _check_parameters(scenario, "target.parameters", target.parameters)
 
 
-def _check_parameters(path: str, key: str, parameters: Mapping[str, Value]) -> None:
+def _check_parameters(scenario: Scenario, key: str, parameters: Mapping[str, Value]) -> None:
+    of = "command" if scenario.target.command else "kernel"
     for name in parameters:
-        if name in AXES:
-            fail(path, f"{key}.{name}", "an axis, not a parameter of the kernel; put it under [axes]")
+        if name in axis_names(scenario):
+            fail(scenario.path, f"{key}.{name}", f"an axis, not a parameter of the {of}; put it under [axes]")
+        if scenario.target.command and not re.fullmatch(NAME, name, re.ASCII):
+            fail(scenario.path, f"{key}.{name}", "no name of a placeholder; write e.g. tokens")
 
 
 def _check_numbers(scenario: Scenario) -> None:
@@ -171,8 +191,10 @@ def _check_axes(
     scenario: Scenario, axes: Axes, key: str, fixed: Mapping[str, Value], techniques: Collection[str]
 ) -> None:
     for name, values in axes.items():
-        if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or name in ("variant", "os", "arch"):
-            fail(scenario.path, f"{key}.{name}", f"cannot be an axis; axes are {', '.join(AXES)} and kernel parameters")
+        if not re.fullmatch(NAME, name, re.ASCII) or name in ("variant", "os", "arch"):
+            others = "the command's placeholders" if scenario.target.command else "kernel parameters"
+            known = ", ".join(axis_names(scenario))
+            fail(scenario.path, f"{key}.{name}", f"cannot be an axis; axes are {known} and {others}")
         wrong = check_axis(name, values, techniques=techniques)
         if wrong:
             fail(scenario.path, f"{key}.{name}", wrong)
@@ -187,7 +209,7 @@ def _check_expectations(scenario: Scenario) -> None:
     matrix = [
         (name, cell)
         for name, variant in scenario.variants.items()
-        for cell in cells({"compiler": ("",), **axes_of(scenario, variant)})
+        for cell in cells({**_left_open(scenario), **axes_of(scenario, variant)})
     ]
     for i, expectation in enumerate(scenario.expect):
         _check_expectation(scenario, expectation, f"expect[{i}]")
@@ -197,10 +219,20 @@ def _check_expectations(scenario: Scenario) -> None:
     _check_reached(scenario, matrix)
 
 
+def _left_open(scenario: Scenario) -> Axes:
+    """The compiler, which a scenario with a kernel may leave to the machine."""
+    return {} if scenario.target.command else {"compiler": ("",)}
+
+
+def _environment(scenario: Scenario) -> set[str]:
+    """Keys of a match that speak of the machine; a command has no compiler."""
+    return set(ENVIRONMENT) - ({"compiler"} if scenario.target.command else set())
+
+
 def _check_expectation(scenario: Scenario, expectation: Expectation, key: str) -> None:
     path = scenario.path
     axes = {name for variant in scenario.variants.values() for name in axes_of(scenario, variant)}
-    known = {*axes, "variant", *ENVIRONMENT}
+    known = {*axes, "variant", *_environment(scenario)}
     if not expectation.verdicts:
         fail(path, f"{key}.verdicts", "is empty; give at least one verdict")
     for verdict in expectation.verdicts:

@@ -8,8 +8,12 @@ import re
 
 from livetrap.model import Frozen, Value, VariantRole, Verdict
 
-AXES = ("threads", "placement", "technique", "flags", "compiler", "align")
-"""Axes of every scenario; any other is a parameter of its kernel."""
+AXES = ("threads", "placement", "technique", "flags", "compiler", "align", "disturbance")
+"""Axes of every scenario with a kernel; any other is a parameter of that."""
+COMMAND_AXES = ("placement", "disturbance")
+"""Axes of a scenario with a command that mean the same everywhere; any other, `threads` too, is a placeholder of it."""
+KERNEL_AXES = ("technique", "flags", "compiler", "align")
+"""Axes that only a kernel can have."""
 ALIGNS = ("none", "spin", "clock")
 """How the threads of a team start together."""
 COMPILERS = ("gcc", "clang")
@@ -17,7 +21,7 @@ COMPILERS = ("gcc", "clang")
 DATA_PROVIDERS = ("qmoe",)
 """Who can make a file for a kernel: see livetrap.data."""
 DEFAULTS: dict[str, tuple[Value, ...]] = {"threads": (2,), "placement": ("free",), "flags": ("-O2",)}
-"""Axes that a scenario need not state."""
+"""Axes that a scenario with a kernel need not state; one with a command has but the placement of them."""
 MOST_THREADS = 512
 MOST_TRIALS = 100_000
 MOST_CELLS = 20_000
@@ -28,19 +32,38 @@ MOST_TIMEOUT_S = 86_400.0
 Axes = dict[str, tuple[Value, ...]]
 
 
+class Preparation(Frozen, kw_only=True):
+    """What a command needs that is made once, before any trial, and kept."""
+
+    packages: tuple[str, ...] = ()
+    """Python packages of the environment that it runs in, each pinned."""
+    command: tuple[str, ...] = ()
+    """Writes into the folder {prepared}."""
+
+
 class Target(Frozen, kw_only=True):
-    """What each trial runs: a kernel of csrc/kernels by name, or a C file beside scenario.toml."""
+    """What each trial runs: a kernel of csrc/kernels by name, a C file beside scenario.toml, or a command."""
 
     kernel: str = ""
     file: str = ""
     align: str = "spin"
     data: str = ""
     """The provider of the file that the kernel is given; empty: none."""
+    command: tuple[str, ...] = ()
+    """The program and its arguments, with placeholders: see livetrap.scenario_command."""
+    environment: dict[str, Value] = {}
+    """Variables that a command is given, with placeholders."""
+    progress: str = ""
+    """What shows that a command goes on: see model.CommandSpec."""
+    packages: tuple[str, ...] = ()
+    """Python packages of the environment that a command runs in, each pinned, with placeholders."""
+    prepare: Preparation | None = None
     parameters: dict[str, Value] = {}
+    """Of the kernel, or values for a command's placeholders."""
 
     @property
     def kernel_name(self) -> str:
-        """The kernel's name; that of a file is its stem."""
+        """The kernel's name; that of a file is its stem; empty for a command."""
         return self.kernel or self.file.removesuffix(".c")
 
 
@@ -109,14 +132,22 @@ def axes_of(scenario: Scenario, variant: Variant) -> Axes:
     What is nearer wins: the variant's axes and parameters over the scenario's axes, those over the target's parameters.
     """
     shared = {name: values for name, values in scenario.axes.items() if name not in variant.parameters}
-    return {**DEFAULTS, "align": (scenario.target.align,), **shared, **variant.axes}
+    usual = {**DEFAULTS, "align": (scenario.target.align,)}
+    if scenario.target.command:
+        usual = {"placement": DEFAULTS["placement"]}
+    return {**usual, **shared, **variant.axes}
 
 
 def parameters_of(scenario: Scenario, variant: Variant) -> dict[str, Value]:
-    """A variant's fixed kernel parameters: those that no axis of it varies."""
+    """A variant's fixed parameters: those that no axis of it varies."""
     axes = axes_of(scenario, variant)
     fixed = {**scenario.target.parameters, **variant.parameters}
     return {name: value for name, value in fixed.items() if name not in axes}
+
+
+def axis_names(scenario: Scenario) -> tuple[str, ...]:
+    """The axes that mean the same in every scenario with such a target."""
+    return COMMAND_AXES if scenario.target.command else AXES
 
 
 def cell_count(axes: Axes) -> int:

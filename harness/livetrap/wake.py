@@ -9,6 +9,7 @@ counter; `-1` and two registers for a thread asleep outside any call; `running` 
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections.abc import Callable, Collection, Sequence
@@ -138,6 +139,30 @@ def wants_maps(arch: str, syscall_line: str) -> bool:
     return name == "futex_wait" and not numbers[4] & _FUTEX_PRIVATE and not numbers[5]
 
 
+class FutexWait(NamedTuple):
+    """An untimed wait for one futex."""
+
+    address: int
+    value: int | None
+    """The awaited one; None where the operation compares nothing."""
+    names_owner: bool
+    """The futex holds the id of the thread that owns it, by the kernel's rules (futex(2), priority inheritance)."""
+
+
+def futex_wait(arch: str, syscall_line: str) -> FutexWait | None:
+    """The futex that a thread waits for without a time-out; None for all other calls, and what is not understood."""
+    name, args = _call(arch, syscall_line)
+    if name == "futex" and not args[3]:
+        command = args[1] & _FUTEX_COMMAND
+        if command in _FUTEX_OWNED:
+            return FutexWait(args[0], None, names_owner=True)
+        if command in {_FUTEX_WAIT, _FUTEX_WAIT_BITSET}:
+            return FutexWait(args[0], args[2] & 0xFFFF_FFFF, names_owner=False)
+    if name == "futex_wait" and not args[4]:
+        return FutexWait(args[0], args[1] & 0xFFFF_FFFF, names_owner=False)
+    return None
+
+
 def private_mapping(maps: str, address: int) -> bool | None:
     """Whether the address lies in a private mapping; None where the text does not tell."""
     for match in re.finditer(r"^([0-9a-f]{1,16})-([0-9a-f]{1,16}) [r-][w-][x-]([ps]) ", maps, re.MULTILINE):
@@ -146,6 +171,7 @@ def private_mapping(maps: str, address: int) -> bool | None:
     return None
 
 
+@functools.lru_cache(maxsize=1024)
 def _numbers(line: str) -> tuple[int, ...] | None:
     words = line.split()
     if not words or not re.fullmatch(r"-1|[0-9]{1,9}", words[0], re.ASCII):
@@ -177,6 +203,8 @@ def _int32(value: int) -> int:
 
 _FUTEX_PRIVATE = 128
 _FUTEX_COMMAND = 0x7F
+_FUTEX_WAIT, _FUTEX_WAIT_BITSET = 0, 9
+_FUTEX_OWNED = frozenset({6, 13})
 _FUTEX_WAITS = {0: "wait", 6: "lock-pi", 9: "wait-bitset", 11: "wait-requeue-pi", 13: "lock-pi2"}
 _FUTEX_COMPARES = frozenset({0, 9, 11})
 """Operations whose third argument is the awaited value."""

@@ -17,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import commands
 import psutil
 
 from livetrap import build, campaign, resources, scenario
@@ -173,6 +174,8 @@ def main() -> int:
         (Path(folder) / "scenario.toml").write_text(WATCHED)
         watched = run(folder, cache=cache, trials=2, measure_cpu=True)  # the first starts the supervisor
     rows.append(("CPU of the harness while it watches 8 spinning threads", watched.shares[-1] * 100, 3, "% of a core"))
+
+    rows += commands.rows(starts=asked.trials, pairs=max(2, asked.trials // 30))
 
     met = True
     for name, value, bound, unit in rows:

@@ -1,7 +1,7 @@
 /*
  * run: one trial from the command line, for tests of the C side alone.
  *
- *     run KERNEL TECHNIQUE THREADS ALIGN [@cpu=N] [NAME=VALUE ...]
+ *     run KERNEL TECHNIQUE THREADS ALIGN [@cpu=N] [@jitter=US] [NAME=VALUE ...]
  *
  * A technique of "-" is none; choices are given by name or number; @cpu puts all threads on one CPU.
  * Prints "RESULT MESSAGE" and exits with the number that lt_trial_run returned; 2: it could not read its arguments.
@@ -76,6 +76,10 @@ int main(int count, char **words) {
         *equals = '\0';
         if (strcmp(words[i], "@cpu") == 0) {
             masks = pin_all(&trial, strtoul(equals + 1, NULL, 10));
+            continue;
+        }
+        if (strcmp(words[i], "@jitter") == 0) {
+            trial.jitter_us = (uint32_t)strtoul(equals + 1, NULL, 10);
             continue;
         }
         arguments[trial.argument_count].name = words[i];

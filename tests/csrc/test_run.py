@@ -72,6 +72,31 @@ def test_correct_techniques_pass(plain: Path, optimised: Path, technique: str) -
         assert run(driver, "barrier_rounds", technique, threads, "spin", "rounds=12") == RIGHT
 
 
+@pytest.mark.parametrize("silent", ["no", "yes"])
+def test_jitter_delays_waits_and_changes_no_result(optimised: Path, silent: str) -> None:
+    """Two delays a wait, half of them none: 200 rounds of up to 400 us take some 40 ms at least; without, some 1 ms."""
+    words = ("barrier_rounds", "acquire_yield", 2, "spin", "rounds=200", f"silent={silent}")
+    for jitter, least_s in ((0, 0.0), (400, 0.03)):
+        began = time.monotonic()
+        assert run(optimised, *words, f"@jitter={jitter}") == RIGHT
+        assert time.monotonic() - began > least_s
+
+
+def test_jitter_stays_out_of_the_wait_s_mark(optimised: Path, page: PageFile) -> None:
+    """A thread alone is never seen to wait: what delays it lies before and after its waits."""
+    words = [str(optimised), "barrier_rounds", "acquire_yield", "1", "none", "rounds=300", "@jitter=1000"]
+    with subprocess.Popen(words, env={**os.environ, "LIVETRAP_PAGE": page.spec()}, stdout=subprocess.DEVNULL) as trial:
+        try:
+            marks = [0, 0, 0, 0, 0]
+            until = time.monotonic() + 10
+            while trial.poll() is None and time.monotonic() < until:
+                marks[page.read(HEADER_BYTES + 8, "I")[0]] += 1
+            assert trial.poll() == 0
+        finally:
+            trial.kill()
+    assert marks[1] > 20 * marks[2]
+
+
 def test_raw_spin_passes_unoptimised(plain: Path) -> None:
     for threads in (1, 2, 5):
         assert run(plain, "barrier_rounds", "raw_spin", threads, "clock", "rounds=12") == RIGHT

@@ -1,4 +1,4 @@
-"""Runs herd.c, and leaves nothing behind."""
+"""Runs herd.c and stuck.c, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ INCLUDE = HERE.parents[1] / "csrc" / "include"
 LIMIT_S = 10.0
 
 
-def compile_herd(folder: Path) -> Path:
+def compile_herd(folder: Path, name: str = "herd") -> Path:
     """The program, with debug information."""
-    program = folder / "herd"
+    program = folder / name
     command = [shutil.which("cc") or "cc", "-std=gnu11", "-g", "-O1", "-pthread", "-I", str(INCLUDE)]
-    subprocess.run([*command, str(HERE / "herd.c"), "-o", str(program)], check=True, timeout=60)
+    subprocess.run([*command, str(HERE / f"{name}.c"), "-o", str(program)], check=True, timeout=60)
     return program
 
 
 @contextlib.contextmanager
-def herd(program: Path, page: Page, *roles: str, fds: tuple[int, ...] = ()) -> Iterator[subprocess.Popen[bytes]]:
+def herd(program: Path, page: Page | None, *roles: str, fds: tuple[int, ...] = ()) -> Iterator[subprocess.Popen[bytes]]:
     """The program with a thread for each role, in a session of its own, all of which is killed at the end.
 
     `fds` are descriptors that it inherits.
     """
-    environment = {**os.environ, "LIVETRAP_PAGE": page.spec(page.fd)}
+    environment = {**os.environ, "LIVETRAP_PAGE": page.spec(page.fd)} if page is not None else dict(os.environ)
     process = subprocess.Popen(
         [program, *roles],
         env=environment,
-        pass_fds=[page.fd, *fds],
+        pass_fds=[*([page.fd] if page is not None else []), *fds],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         start_new_session=True,

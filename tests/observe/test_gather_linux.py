@@ -33,7 +33,13 @@ def page() -> Iterator[Page]:
 
 
 def gather(
-    page: Page, id_: ThreadId, *, awake: bool = True, answer: bool = True, **slot: int
+    page: Page,
+    id_: ThreadId,
+    *,
+    awake: bool = True,
+    answer: bool = True,
+    kinds: frozenset[EvidenceKind] = COUNTERS,
+    **slot: int,
 ) -> tuple[list[tuple[ThreadId, int]], ThreadEvidence]:
     """Signals that were sent, and what was gathered of one thread with this slot."""
     values = {"claimed": 1, "pid": id_.pid, "tid": id_.tid, "mark": 2, "kind": 1, "pc_signal": HANDLED, **slot}
@@ -50,7 +56,7 @@ def gather(
     tree = proctree.Tree(os.getpid())
     gatherer = gather_linux.Gatherer(tree, page, arch="x86_64", send=send)
     deadline_ns = time.monotonic_ns() + (10**9 if answer else 3_000_000)
-    (found,) = gatherer.gather((id_,), COUNTERS, awake={id_} if awake else (), deadline_ns=deadline_ns) or (
+    (found,) = gatherer.gather((id_,), kinds, awake={id_} if awake else (), deadline_ns=deadline_ns) or (
         ThreadEvidence(id=id_, unreadable="nothing"),
     )
     tree.close()
@@ -185,3 +191,30 @@ def test_fields_are_counted_from_the_end_of_the_name() -> None:
     assert proctree.stat_field(b"7 (a) b (c)) S 3 7 9 0", 4) == 3
     assert proctree.stat_field(b"7 (a) b (c)) S 3 7 9 0", 6) == 9
     assert proctree.stat_field(b"", 4) == -1
+
+
+def test_who_cannot_be_stopped_is_asked(page: Page) -> None:
+    both = COUNTERS | {EvidenceKind.LOOPS}
+    sent, found = gather(page, ME, kinds=both)
+    assert sent == [(ME, HANDLED)]
+    assert (found.pc, found.loop) == (0x1234, None)
+    assert found.unreadable == "registers: a process cannot stop itself"
+    sent, found = gather(page, ME, kinds=both, pc_signal=UNHANDLED)
+    assert sent == []
+    assert found.unreadable.startswith("registers: a process cannot stop itself; program counter: signal")
+
+
+def test_for_loops_alone_nobody_is_signalled(page: Page) -> None:
+    sent, found = gather(page, ME, kinds=frozenset({EvidenceKind.LOOPS}))
+    assert sent == []
+    assert found.unreadable == "registers: a process cannot stop itself"
+
+
+@pytest.mark.parametrize(
+    ("slot", "awake", "why"), [({"kind": 2}, True, "about to sleep"), ({}, False, "slept a moment")]
+)
+def test_who_is_not_stopped(page: Page, slot: dict[str, int], awake: bool, why: str) -> None:
+    sent, found = gather(page, ME, awake=awake, kinds=frozenset({EvidenceKind.LOOPS}), **slot)
+    assert sent == []
+    assert found.unreadable.startswith("registers: not asked for")
+    assert why in found.unreadable

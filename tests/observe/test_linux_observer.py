@@ -16,8 +16,9 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("needs /proc", allow_module_level=True)
 
+from livetrap.errors import HarnessError
 from livetrap.model import EvidenceKind, Look, Mark, ThreadId, ThreadState, WaitKind, WakeSource
-from livetrap.observe import open_observer, symbols
+from livetrap.observe import open_observer, symbols, thread_name
 from livetrap.observe.linux import LinuxObserver
 from livetrap.observe.proctree import Budget
 from livetrap.page import Page
@@ -233,6 +234,29 @@ def test_io_counts_for_silent_targets_only(page: Page) -> None:
     Path("/proc/self/stat").read_bytes()
     assert (observer.look(late_ns=0).io_count or 0) > first
     observer.close()
+
+
+@pytest.mark.parametrize(
+    ("progress", "output", "counts"), [("", 4, True), ("output", 4, False), ("io", None, True), ("beats", None, False)]
+)
+def test_what_shows_progress(tmp_path: Path, progress: str, output: int | None, counts: bool) -> None:
+    with (tmp_path / "output").open("w+b", buffering=0) as file:
+        file.write(b"a\nb\n")
+        observer = open_observer(os.getpid(), None, output_fd=file.fileno(), progress=progress)
+        look = observer.look(late_ns=0)
+        assert (look.output_bytes, look.io_count is not None) == (output, counts)
+        observer.close()
+
+
+def test_a_progress_that_there_is_not() -> None:
+    with pytest.raises(HarnessError, match="not one of output"):
+        open_observer(os.getpid(), None, progress="hope")
+
+
+def test_what_a_thread_calls_itself() -> None:
+    me = ThreadId(os.getpid(), os.getpid())
+    assert thread_name(me) == Path("/proc/self/comm").read_text().strip()
+    assert thread_name(ThreadId(os.getpid(), 2**22)) == ""
 
 
 def test_the_probe_thread_is_left_out(page: Page) -> None:

@@ -120,6 +120,26 @@ def test_a_sleeper_is_believed_what_it_says(page: Page, kind: int, source: WakeS
     observer.close()
 
 
+@pytest.mark.usefixtures("fake")
+def test_registers_are_not_read_here() -> None:
+    observer = portable.PortableObserver(10, None)
+    threads = tuple(reading.id for reading in observer.look(late_ns=0).threads)
+    evidence = observer.gather(threads, frozenset({EvidenceKind.LOOPS}), 0.05)
+    assert {entry.unreadable for entry in evidence.threads} == {"registers cannot be read on this system"}
+    assert {entry.loop for entry in evidence.threads} == {None}
+    assert observer.listings == {}
+    observer.close()
+
+
+@pytest.mark.usefixtures("fake")
+def test_without_a_page_there_are_no_slots() -> None:
+    observer = portable.PortableObserver(10, None, progress="io")
+    look = observer.look(late_ns=0)
+    assert (look.slots_seen, look.departed, look.overflow, look.output_bytes) == (False, 0, False, None)
+    assert {reading.slot for reading in look.threads} == {None}
+    observer.close()
+
+
 @pytest.mark.parametrize(
     ("status", "state"),
     [(psutil.STATUS_STOPPED, ThreadState.STOPPED), (psutil.STATUS_ZOMBIE, ThreadState.GONE)],

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from livetrap import tools
 from livetrap.observe import symbols
+from livetrap.observe.elf import has_symbol
 
 
 def elf(path: Path, segments: list[tuple[int, int, int]]) -> Path:
@@ -22,6 +24,16 @@ def elf(path: Path, segments: list[tuple[int, int, int]]) -> Path:
     table = b"".join(struct.pack("<IIQQQQQQ", 1, 5, at, to, to, size, size, 4096) for at, to, size in segments)
     path.write_bytes(bytes(header) + table)
     return path
+
+
+def with_exports(path: Path, symbols_: list[tuple[int, int, int]]) -> None:
+    """Gives the file a symbol table; a symbol is its address, size and type."""
+    content = bytearray(path.read_bytes())
+    table = b"".join(struct.pack("<IBBHQQ", 0, kind, 0, 1, value, size) for value, size, kind in symbols_)
+    struct.pack_into("<Q", content, 40, len(content) + len(table))
+    struct.pack_into("<HH", content, 58, 64, 1)
+    section = struct.pack("<IIQQQQIIQQ", 0, 11, 0, 0, len(content), len(table), 0, 0, 8, 24)
+    path.write_bytes(bytes(content) + table + section)
 
 
 def test_offsets_become_addresses(tmp_path: Path) -> None:
@@ -47,7 +59,7 @@ def test_a_site_that_is_not_known(site: str, tmp_path: Path) -> None:
 
 
 def test_without_addr2line_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(symbols.shutil, "which", lambda _: None)
+    monkeypatch.setattr(tools, "find", lambda _: None)
     path = elf(tmp_path / "program", [(0, 0, 0x500)])
     assert symbols.resolve(str(path), 0x10) is None
 
@@ -57,7 +69,7 @@ def test_a_tool_that_hangs_or_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     tool = tmp_path / "addr2line"
     tool.write_text(f"#!/bin/sh\nexec 2>&1\n{script.replace('sleep', 'exec sleep')}\n")
     tool.chmod(0o755)
-    monkeypatch.setattr(symbols.shutil, "which", lambda _: str(tool))
+    monkeypatch.setattr(tools, "find", lambda _: str(tool))
     monkeypatch.setattr(symbols, "DEADLINE_S", 0.1)
     assert symbols.resolve(str(elf(tmp_path / "program", [(0, 0, 0x500)])), 0x10) is None
 
@@ -76,3 +88,57 @@ def test_a_real_function(tmp_path: Path, flags: tuple[str, ...]) -> None:
     address = next(int(line.split()[0], 16) for line in listing.splitlines() if line.endswith(" twice"))
     offset = next(at for at in range(program.stat().st_size) if symbols.virtual_address(program, at) == address)
     assert symbols.resolve(str(program), offset) == f"twice at {source}:1"
+
+
+ANSWERS = """\
+0x0000000000001010
+inner(int)
+/x/a b.c:12 (discriminator 2)
+outer
+/x/c.c:7
+0x0000000000001020
+??
+??:0
+0x0000000000001030
+name
+??:?
+0x0000000000001040
+\x1b[31modd
+C:/x.c:?
+"""
+
+
+def test_answers_of_addr2line() -> None:
+    inlined, unknown, bare, odd = symbols.parse(ANSWERS)
+    assert symbols.described(inlined) == "inner(int) at /x/a b.c:12, inlined into outer at /x/c.c:7"
+    assert symbols.described(unknown) is None
+    assert symbols.described(bare) == "name"
+    assert symbols.described(odd) == "odd in C:/x.c"
+    assert symbols.parse("no address\nat all") == []
+
+
+def test_a_name_is_believed_only_of_a_symbol_that_reaches_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = elf(tmp_path / "stripped", [(0, 0, 0x10000)])
+    with_exports(path, [(0x1000, 0x40, 2), (0x2000, 0x40, 1), (0x3000, 0x40, 2)])
+    assert has_symbol(path, 0x1000)
+    assert has_symbol(path, 0x103F)
+    assert not has_symbol(path, 0x1040)
+    assert not has_symbol(path, 0x2000), "an object"
+    tool = tmp_path / "addr2line"
+    tool.write_text("#!/bin/sh\nfor last; do :; done\necho 0x00000000\necho exported\necho '??:?'\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(tools, "find", lambda _: str(tool))
+    assert symbols.resolve(str(path), 0x3010) == "exported"
+    assert symbols.resolve(str(path), 0x5000) is None
+
+
+def test_a_file_that_is_built_anew_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, tool = elf(tmp_path / "program", [(0, 0, 0x500)]), tmp_path / "addr2line"
+    tool.write_text('#!/bin/sh\necho 0x00000010\necho f\nwc -c <"$6" | sed s/^/x.c:/\n')
+    tool.chmod(0o755)
+    monkeypatch.setattr(tools, "find", lambda _: str(tool))
+    assert symbols.resolve(str(path), 0x10) == "f at x.c:120"
+    path.write_bytes(path.read_bytes() + b"more")
+    assert symbols.resolve(str(path), 0x10) == "f at x.c:124"

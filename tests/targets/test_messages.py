@@ -71,7 +71,9 @@ def test_launch_message_can_be_sent() -> None:
     inbox.feed(pack(message))
     assert inbox.next() == message
     assert (b"act", -2) in message[9]
-    assert message[10:] == ((1, 0, 0, 2), 2, (21, 21), "")
+    assert message[10:] == ((1, 0, 0, 2), 2, (21, 21), "", 0)
+    disturbed = msgspec.structs.replace(planned, disturbance="migrate+jitter:70")
+    assert launch_message(built=built, trial=disturbed, spec="", arguments={})[-1] == 70
 
 
 def test_a_trial_without_a_placement() -> None:

@@ -17,13 +17,16 @@ import typer
 
 from livetrap import __version__
 from livetrap.cli import streams
+from livetrap.cli.attach import attach_command
 from livetrap.cli.diagnose import diagnose_command
 from livetrap.cli.doctor import doctor_command
 from livetrap.cli.listing import list_command
 from livetrap.cli.rejudge import rejudge_command
 from livetrap.cli.run import run_command
 from livetrap.cli.show import show_command
+from livetrap.cli.watch import watch_command
 from livetrap.errors import HarnessError, nearest
+from livetrap.watching import bisect_status
 
 __all__ = ["app", "main"]
 
@@ -33,11 +36,15 @@ TRACEBACK = "LIVETRAP_TRACEBACK"
 COMMANDS: dict[str, Callable[..., int]] = {
     "list": list_command,
     "run": run_command,
+    "watch": watch_command,
+    "attach": attach_command,
     "diagnose": diagnose_command,
     "show": show_command,
     "rejudge": rejudge_command,
     "doctor": doctor_command,
 }
+SETTINGS: dict[str, dict[str, Any]] = {"watch": {"allow_interspersed_args": False}}
+"""What click is told of a command: from the first word of its own, all words belong to the command that is watched."""
 
 Arguments = ParamSpec("Arguments")
 
@@ -68,9 +75,9 @@ def _parser() -> Any:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         command = _parser()
-        words = list(sys.argv[1:] if arguments is None else arguments)
         # `obj` travels to the commands: the record holds the command line.
         result = command.main(args=words, prog_name="livetrap", standalone_mode=False, obj=words)
     except HarnessError as error:
@@ -86,13 +93,19 @@ def _run(arguments: Sequence[str] | None) -> int:
         usage = getattr(error, "format_message", None)
         if usage is not None:  # an error of usage; where its class lives depends on typer's version
             streams.tell(_usage(str(usage()), getattr(error, "ctx", None)))
-            return 2
+            return bisect_status(2) if _bisecting(words) else 2
         streams.tell(f"internal error: {type(error).__name__}: {error}; please report it ({TRACEBACK}=1 shows where)")
         if os.environ.get(TRACEBACK):
             with contextlib.suppress(OSError, ValueError, HarnessError):
                 traceback.print_exc()
-        return 3
+        return bisect_status(3) if _bisecting(words) else 3
     return result if isinstance(result, int) else 0
+
+
+def _bisecting(words: Sequence[str]) -> bool:
+    """Whether `git bisect run` may be reading our status: what went wrong here is then no fault of the commit."""
+    own = words[: words.index("--")] if "--" in words else words
+    return words[:1] == ["watch"] and "--bisect" in own
 
 
 def _usage(message: str, context: object) -> str:
@@ -132,4 +145,4 @@ def _top(
 
 
 for _name, _command in COMMANDS.items():
-    app.command(_name)(_guarded(_command))
+    app.command(_name, context_settings=SETTINGS.get(_name))(_guarded(_command))

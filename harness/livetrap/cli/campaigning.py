@@ -56,6 +56,12 @@ def load(where: str, options: Options, *, db: str | None, json: str | None = Non
         techniques=techniques,
     )
     check(options, techniques=techniques)
+    check_record(db=db, json=json)
+    return loaded
+
+
+def check_record(*, db: str | None, json: str | None) -> None:
+    """Raises HarnessError where --db or --json names no place for a record, or both the same one."""
     if db is not None:
         check_name("--db", db)
         check_file(db)
@@ -65,7 +71,6 @@ def load(where: str, options: Options, *, db: str | None, json: str | None = Non
         for suffix in ("", *SIDE_FILES):
             if same_file(Path(str(json)), Path(db + suffix)):
                 raise HarnessError(f"--json {json} is the file of --db {db}; give each its own")
-    return loaded
 
 
 def carry_out(loaded: Scenario, options: Options, *, db: str | None, json: str | None = None, command: str) -> Done:

@@ -1,11 +1,11 @@
 """Evidence of single threads on Linux, gathered without disturbing a sleeper.
 
 Sleepers are read through /proc alone: nothing stops them and nothing is sent to them. Awake threads of our own runtime
-are sent the signal that has their program counter stored in the page. A thread could fall asleep between the check and
-the signal, and the signal would then interrupt the call that it sleeps in. So a signal goes only to a thread that was
-awake in the last look, is awake in a reading taken immediately before (some microseconds), and does not say that it is
-about to sleep. The handler restarts interrupted calls, so what is left of the gap can end only a futex wait whose word
-has changed without a wake-up.
+are sent the signal that has their program counter stored in the page; others, and all whose loops are wanted, are
+stopped for a moment (`stops_linux`). A thread could fall asleep between the check and the signal or stop, and that
+would then interrupt the call that it sleeps in. So only a thread is disturbed that was awake in the last look, is awake
+in a reading taken immediately before (some microseconds), and does not say that it is about to sleep. Interrupted calls
+are restarted, so what is left of the gap can end only a futex wait whose word has changed without a wake-up.
 """
 
 from __future__ import annotations
@@ -17,10 +17,16 @@ import sys
 import time
 from collections.abc import Callable, Collection
 
+from msgspec.structs import replace
+
 from livetrap import wake
 from livetrap.host import arch_name
 from livetrap.model import AWAKE, EvidenceKind, Mark, Slot, ThreadEvidence, ThreadId, ThreadState, WaitKind
 from livetrap.observe import pipes
+from livetrap.observe.loops_linux import LoopGatherer
+from livetrap.observe.mappings import Keeper, Mappings
+from livetrap.observe.mutexes_linux import tids_inside
+from livetrap.observe.no_page import NoPage
 from livetrap.observe.proctree import ProcessFiles, ThreadFiles, Tree
 from livetrap.page import Page, one_line
 
@@ -28,9 +34,10 @@ assert sys.platform == "linux"
 
 _POLL_S = 0.001
 _LONGEST_POLL_S = 0.008
-_MAPS_BYTES = 1 << 22
 _MOST_NAMED = 3
 """So many of the descriptors that a thread waits for are named."""
+_COUNTER = "program counter"
+_OF_THE_AWAKE = frozenset({EvidenceKind.PROGRAM_COUNTERS, EvidenceKind.LOOPS})
 _TIMER_SIGNALS = sum(1 << (number - 1) for number in (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF))
 _SYS_TGKILL = {"x86_64": 234, "arm64": 131}
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -45,18 +52,51 @@ def send_signal(thread: ThreadId, number: int) -> bool:
     return int(_libc.syscall(*arguments)) == 0
 
 
+class _Around:
+    """What is known around the sleepers, read at most once while evidence is gathered."""
+
+    def __init__(self, tree: Tree, keeper: Keeper, deadline_ns: int) -> None:
+        self.tree_pids = frozenset(process.pid for process in tree.processes)
+        self.outside = pipes.Outside(self.tree_pids, deadline_ns=deadline_ns)
+        self._keeper = keeper
+        self._maps: dict[int, str] = {}
+        self._tids: dict[int, dict[int, int]] = {}
+
+    def maps(self, process: ProcessFiles) -> str:
+        """The text of its /proc/PID/maps."""
+        if process.pid not in self._maps:
+            self._maps[process.pid] = self._keeper.of(process, fresh=True).text
+        return self._maps[process.pid]
+
+    def tids(self, process: ProcessFiles) -> Collection[int]:
+        """Its threads, by the numbers that it knows them by itself."""
+        if process.pid not in self._tids:
+            self._tids[process.pid] = tids_inside(process)
+        return self._tids[process.pid]
+
+
 class Gatherer:
     """Gathers evidence of the threads of one tree; `send` sends a signal to a thread (for tests: something else)."""
 
     def __init__(
-        self, tree: Tree, page: Page, *, arch: str, send: Callable[[ThreadId, int], bool] = send_signal
+        self, tree: Tree, page: Page | None, *, arch: str, send: Callable[[ThreadId, int], bool] = send_signal
     ) -> None:
         self._tree = tree
-        self._page = page
+        self._page = page or NoPage()
         self._arch = arch
         self._send = send
-        self.modules: dict[str, str] = {}
-        """Paths of the program files that a `pc_site` named, by the name it used."""
+        self._keeper = Keeper()
+        self._loops = LoopGatherer(tree, self._keeper, arch=arch)
+
+    @property
+    def modules(self) -> dict[str, str]:
+        """Paths of the program files that a site named, by the name it used."""
+        return self._loops.modules
+
+    @property
+    def listings(self) -> dict[str, tuple[str, ...]]:
+        """The instructions of each loop found, by its site."""
+        return self._loops.listings
 
     def gather(
         self,
@@ -72,9 +112,7 @@ class Gatherer:
         """
         found: dict[ThreadId, ThreadEvidence] = {}
         ask: list[ThreadId] = []
-        maps: dict[int, str] = {}
-        tree_pids = frozenset(process.pid for process in self._tree.processes)
-        outside = pipes.Outside(tree_pids, deadline_ns=deadline_ns)
+        around = _Around(self._tree, self._keeper, deadline_ns)
         for id_ in threads:
             files = self._tree.find(id_)
             state = files[1].state() if files else None
@@ -82,23 +120,17 @@ class Gatherer:
                 continue
             if state in AWAKE:
                 found[id_] = ThreadEvidence(id=id_)
-                if EvidenceKind.PROGRAM_COUNTERS in kinds:
-                    ask.append(id_)
+                ask.append(id_)
             elif EvidenceKind.WAKE_SOURCES in kinds:
-                found[id_] = self._sleeper(*files, state, maps, outside, tree_pids)
-        found.update(self._counters(ask, awake, maps, deadline_ns))
+                found[id_] = self._sleeper(*files, state, around)
+        if kinds & _OF_THE_AWAKE:
+            found.update(self._awake(ask, kinds, awake, deadline_ns))
         return tuple(found[id_] for id_ in threads if id_ in found)
 
     # --- sleepers
 
     def _sleeper(
-        self,
-        process: ProcessFiles,
-        thread: ThreadFiles,
-        state: ThreadState,
-        maps: dict[int, str],
-        outside: pipes.Outside,
-        tree_pids: frozenset[int],
+        self, process: ProcessFiles, thread: ThreadFiles, state: ThreadState, around: _Around
     ) -> ThreadEvidence:
         name = f"task/{thread.id.tid}/syscall"
         line, unreadable = process.try_read(name, 256)
@@ -109,32 +141,67 @@ class Gatherer:
             None if unreadable else text,
             state,
             pid=process.pid,
-            live_tids=process.threads.keys(),
-            tree_pids=tree_pids,
-            maps=self._maps(process, maps) if wake.wants_maps(self._arch, text) else "",
+            live_tids=around.tids(process),
+            tree_pids=around.tree_pids,
+            maps=around.maps(process) if wake.wants_maps(self._arch, text) else "",
             fd=one_line(", ".join(links[:_MOST_NAMED])),
-            fd_inside=outside.has_none(links),
+            fd_inside=around.outside.has_none(links),
             unreadable=unreadable,
         )
         return ThreadEvidence(id=thread.id, wake=source, sleeps_in=words, unreadable=unreadable)
 
     # --- awake threads
 
-    def _counters(
-        self, ask: list[ThreadId], awake: Collection[ThreadId], maps: dict[int, str], deadline_ns: int
+    def _awake(
+        self,
+        ids: list[ThreadId],
+        kinds: frozenset[EvidenceKind],
+        awake: Collection[ThreadId],
+        deadline_ns: int,
     ) -> dict[ThreadId, ThreadEvidence]:
+        """Loops by short stops. Program counters by signal where there is a handler, else by a stop too."""
         slots = self._slots()
+        classify = EvidenceKind.LOOPS in kinds
+        found: dict[ThreadId, ThreadEvidence] = {}
+        stop, ask = [], {}
+        for id_ in ids:
+            slot = slots.get(id_)
+            why = _spared(slot, slept=id_ not in awake)
+            if why:
+                found[id_] = _unread(id_, "registers" if classify else _COUNTER, why)
+            elif classify or slot is None or slot.pc_signal == 0:
+                stop.append(id_)
+            else:
+                ask[id_] = slot
+        now_ns = time.monotonic_ns()
+        until_ns = (now_ns + deadline_ns) // 2 if ask else deadline_ns
+        for id_, evidence in self._loops.gather(stop, deadline_ns=until_ns, classify=classify).items():
+            slot = slots.get(id_)
+            found[id_] = evidence
+            if evidence.unreadable and EvidenceKind.PROGRAM_COUNTERS in kinds:
+                if slot is None or slot.pc_signal == 0:
+                    found[id_] = _unread(
+                        id_, _COUNTER, f"the thread has no handler that stores it; {evidence.unreadable}"
+                    )
+                else:
+                    ask[id_] = slot
+        for id_, evidence in self._counters(ask, deadline_ns).items():
+            before = found[id_].unreadable if id_ in found else ""
+            found[id_] = replace(evidence, unreadable="; ".join(filter(None, (before, evidence.unreadable))))
+        return found
+
+    def _counters(self, ask: dict[ThreadId, Slot], deadline_ns: int) -> dict[ThreadId, ThreadEvidence]:
+        """Program counters by signal."""
         caught: dict[int, int] = {}
         found: dict[ThreadId, ThreadEvidence] = {}
         waiting: dict[ThreadId, Slot] = {}
-        for id_ in ask:
-            slot = slots.get(id_)
+        for id_, slot in ask.items():
             late = time.monotonic_ns() >= deadline_ns
-            why = "no time was left to ask" if late else self._why_not(id_, slot, awake, caught)
-            if slot is not None and not why:
-                waiting[id_] = slot
+            why = "no time was left to ask" if late else self._ask(id_, slot, caught)
+            if why:
+                found[id_] = _unread(id_, _COUNTER, why)
             else:
-                found[id_] = ThreadEvidence(id=id_, unreadable=f"program counter: {why}")
+                waiting[id_] = slot
         pause_s = _POLL_S
         while waiting:
             slots = self._slots()
@@ -144,7 +211,7 @@ class Gatherer:
                     del waiting[id_]
                 elif now.pc_count != before.pc_count:
                     del waiting[id_]
-                    found[id_] = ThreadEvidence(id=id_, pc=now.pc, pc_site=self._site(id_, now.pc, maps))
+                    found[id_] = ThreadEvidence(id=id_, pc=now.pc, pc_site=self._site(id_, now.pc))
             left_s = (deadline_ns - time.monotonic_ns()) / 1e9
             if left_s <= 0:
                 break
@@ -152,20 +219,14 @@ class Gatherer:
                 time.sleep(min(pause_s, left_s))
                 pause_s = min(2 * pause_s, _LONGEST_POLL_S)
         for id_ in waiting:
-            found[id_] = ThreadEvidence(id=id_, unreadable="program counter: no answer to the signal in time")
+            found[id_] = _unread(id_, _COUNTER, "no answer to the signal in time")
         return found
 
     def _slots(self) -> dict[ThreadId, Slot]:
         return {ThreadId(slot.pid, slot.tid): slot for slot in self._page.slots()}
 
-    def _why_not(self, id_: ThreadId, slot: Slot | None, awake: Collection[ThreadId], caught: dict[int, int]) -> str:
+    def _ask(self, id_: ThreadId, slot: Slot, caught: dict[int, int]) -> str:
         """Signals the thread, unless there is a reason not to, which is returned."""
-        if slot is None or slot.pc_signal == 0:
-            return "the thread has no handler that stores it"
-        if slot.mark is Mark.WAIT and slot.kind is not WaitKind.SPIN:
-            return "not asked for, the thread may be about to sleep"
-        if id_ not in awake:
-            return "not asked for, the thread slept a moment ago"
         found = self._tree.find(id_)
         if found is None:
             return "the thread is gone"
@@ -180,23 +241,20 @@ class Gatherer:
             return "not asked for, the thread fell asleep"
         return "" if self._send(id_, number) else "the signal could not be sent"
 
-    # --- where a program counter lies
-
-    def _maps(self, process: ProcessFiles, maps: dict[int, str]) -> str:
-        if process.pid not in maps:
-            maps[process.pid] = process.read("maps", _MAPS_BYTES).decode(errors="replace")
-        return maps[process.pid]
-
-    def _site(self, id_: ThreadId, pc: int, maps: dict[int, str]) -> str:
+    def _site(self, id_: ThreadId, pc: int) -> str:
         found = self._tree.find(id_)
-        site = locate(self._maps(found[0], maps), pc) if found else None
-        if site is None:
-            return ""
-        path, offset = site
-        name = one_line(path.rpartition("/")[2])
-        if path.startswith("/"):
-            self.modules[name] = path
-        return f"{name}+{offset:#x}"
+        return self._loops.site(self._keeper.of(found[0]), pc) if found else ""
+
+
+def _spared(slot: Slot | None, *, slept: bool) -> str:
+    """Why a thread that is awake at this moment is neither signalled nor stopped; empty: it may be."""
+    if slot is not None and slot.mark is Mark.WAIT and slot.kind is not WaitKind.SPIN:
+        return "not asked for, the thread may be about to sleep"
+    return "not asked for, the thread slept a moment ago" if slept else ""
+
+
+def _unread(id_: ThreadId, what: str, why: str) -> ThreadEvidence:
+    return ThreadEvidence(id=id_, unreadable=f"{what}: {why}")
 
 
 def locate(maps: str, pc: int) -> tuple[str, int] | None:
@@ -204,11 +262,7 @@ def locate(maps: str, pc: int) -> tuple[str, int] | None:
 
     Memory without a file has its own name (`[vdso]`), or `[anonymous]`, and the offset in the mapping.
     """
-    for line in maps.splitlines():
-        match = re.match(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) \S{4} ([0-9a-f]+) \S+ \d+\s*(.*)", line)
-        if match and int(match[1], 16) <= pc < int(match[2], 16):
-            return match[4] or "[anonymous]", pc - int(match[1], 16) + int(match[3], 16)
-    return None
+    return Mappings(maps).locate(pc)
 
 
 def _caught(status: bytes) -> int:

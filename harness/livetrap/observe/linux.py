@@ -7,15 +7,20 @@ without the times scheduled in.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import time
+from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
+from livetrap import ownership
 from livetrap.host import arch_name
-from livetrap.model import Evidence, EvidenceKind, Look, Slot, ThreadId, ThreadReading, ThreadState
-from livetrap.observe import gather_linux
+from livetrap.model import Evidence, EvidenceKind, Look, Slot, ThreadEvidence, ThreadId, ThreadReading, ThreadState
+from livetrap.observe import gather_linux, mutexes_linux
+from livetrap.observe.no_page import NoPage
 from livetrap.observe.proctree import Budget, ThreadFiles, Tree, read_at, stat_field, state_of
+from livetrap.observe.progress import Progress
 from livetrap.page import Page
 
 assert sys.platform == "linux"
@@ -41,22 +46,23 @@ class _Kept:
 
 
 class LinuxObserver:
-    """Looks at the process tree of `pid`; `output_fd` is the file that takes the target's output, `adopters` the
-    processes that take in its orphans."""
+    """Looks at the process tree of `pid`; `page` is None where it has none, `output_fd` the file that takes the
+    target's output, `adopters` the processes that take in its orphans; `progress` as in `progress.Progress`."""
 
     def __init__(
         self,
         pid: int,
-        page: Page,
+        page: Page | None,
         *,
         output_fd: int | None = None,
         adopters: tuple[int, ...] = (),
+        progress: str = "",
         budget: Budget | None = None,
         list_children: bool = True,
         schedstat: bool | None = None,
     ) -> None:
-        self._page = page
-        self._output_fd = output_fd
+        self._page = page or NoPage()
+        self._progress = Progress(progress, output_fd=output_fd)
         self._schedstat = schedstat_works() if schedstat is None else schedstat
         self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
         self._tree = Tree(pid, budget=budget, list_children=list_children, adopters=adopters)
@@ -65,7 +71,8 @@ class LinuxObserver:
         self._kept: dict[ThreadId, _Kept] = {}
         self._slots: list[Slot] = []
         self._by_thread: dict[ThreadId, Slot] = {}
-        self._gatherer = gather_linux.Gatherer(self._tree, page, arch=arch_name())
+        self._arch = arch_name()
+        self._gatherer = gather_linux.Gatherer(self._tree, page, arch=self._arch)
         self._suspended_ns = 0
         # In this order, and the other way round in a look: a pause between the two then never looks like a suspension.
         awake = time.monotonic_ns()
@@ -75,6 +82,11 @@ class LinuxObserver:
     def modules(self) -> dict[str, str]:
         """Paths of the program files that a `pc_site` named so far, by the name it used."""
         return self._gatherer.modules
+
+    @property
+    def listings(self) -> dict[str, tuple[str, ...]]:
+        """The instructions of each loop found so far, one a line, by its site."""
+        return self._gatherer.listings
 
     def look(self, *, late_ns: int) -> Look:
         """One reading of everything; `late_ns` is how much later than asked it comes."""
@@ -96,14 +108,25 @@ class LinuxObserver:
         deadline_ns = time.monotonic_ns() + int(deadline_s * 1e9)
         self._tree.search_now()
         awake = {id_ for id_, kept in self._kept.items() if kept.bare.state is ThreadState.RUNNABLE}
+        readings = [self._sleeps(threads)] if EvidenceKind.MUTEX_OWNERS in kinds else []
         found = self._gatherer.gather(threads, kinds, awake=awake, deadline_ns=deadline_ns)
         self._tree.search_now()
+        readings += [self._sleeps(first) for first in readings for _ in range(2)]
+        owners = ownership.settled(readings)
         timers = tuple(sorted(process.pid for process in self._tree.processes if gather_linux.has_timer(process)))
-        return Evidence(look=self.look(late_ns=0), threads=found, timers=timers)
+        return Evidence(
+            look=self.look(late_ns=0),
+            threads=tuple(_with_owner(entry, owners) for entry in found),
+            mutex_cycle=ownership.cycle(owners),
+            timers=timers,
+        )
 
     def close(self) -> None:
         """Closes all files; the page stays."""
         self._tree.close()
+
+    def _sleeps(self, threads: Iterable[ThreadId]) -> dict[ThreadId, ownership.Sleep]:
+        return mutexes_linux.sleeps(self._tree, threads, arch=self._arch)
 
     def _read(self, files: ThreadFiles) -> ThreadReading | None:
         last = self._kept.get(files.id)
@@ -147,8 +170,8 @@ class LinuxObserver:
             slots_seen=header.slots_used > 0,
             overflow=header.overflow,
             started_ns=header.started_ns,
-            output_bytes=self._output_bytes(),
-            io_count=self._io_count() if header.slots_used == 0 else None,
+            output_bytes=self._progress.output(),
+            io_count=self._io_count() if self._progress.counts_io and header.slots_used == 0 else None,
             processes=len(self._tree.processes),
             probe_passes=header.probe_passes,
             suspended_ns=self._suspended(),
@@ -170,13 +193,6 @@ class LinuxObserver:
             )
         return kept.whole
 
-    def _output_bytes(self) -> int | None:
-        if self._output_fd is None:
-            return None
-        with contextlib.suppress(OSError):
-            return os.fstat(self._output_fd).st_size
-        return None
-
     def _io_count(self) -> int | None:
         """A number that moves with every read and write of the tree: bytes and calls of /proc/PID/io, added up.
 
@@ -193,6 +209,13 @@ class LinuxObserver:
         boot = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._suspended_ns = max(self._suspended_ns, boot - time.monotonic_ns() - self._suspended_base)
         return self._suspended_ns
+
+
+def _with_owner(entry: ThreadEvidence, owners: Mapping[ThreadId, ThreadId]) -> ThreadEvidence:
+    owner = owners.get(entry.id)
+    if owner is None or entry.wake is None:
+        return entry
+    return replace(entry, sleeps_in=f"{entry.sleeps_in}, owned by thread {owner.tid}")
 
 
 def schedstat_works() -> bool:

@@ -11,7 +11,6 @@ Of sleepers only what they say of themselves is known: a thread in WAIT names th
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 import time
@@ -32,6 +31,8 @@ from livetrap.model import (
     WaitKind,
     WakeSource,
 )
+from livetrap.observe.no_page import NoPage
+from livetrap.observe.progress import Progress
 from livetrap.page import Page
 
 ANSWER_S = 1.0
@@ -42,6 +43,7 @@ _SHARE = 20
 _FIRST_S = 0.5
 _TICKS_NS = 50_000_000
 """A thread that had no CPU time for this long (several ticks of a 10 ms clock) does not run."""
+_NO_REGISTERS = "registers cannot be read on this system"
 _IDS_ARE_REAL = sys.platform == "linux"
 """psutil's thread ids are the system's; on macOS it merely counts the threads."""
 _RUN_STATES = {1: ThreadState.RUNNING, 2: ThreadState.ASLEEP, 3: ThreadState.STOPPED}
@@ -120,11 +122,12 @@ class _Asker:
 
 
 class PortableObserver:
-    """Looks at the process tree of `pid`; `output_fd` is the file that takes the target's output."""
+    """Looks at the process tree of `pid`; `page` is None where it has none, `output_fd` the file that takes the
+    target's output; `progress` as in `progress.Progress`, without I/O, which is not known here."""
 
-    def __init__(self, pid: int, page: Page, *, output_fd: int | None = None) -> None:
-        self._page = page
-        self._output_fd = output_fd
+    def __init__(self, pid: int, page: Page | None, *, output_fd: int | None = None, progress: str = "") -> None:
+        self._page = page or NoPage()
+        self._progress = Progress(progress, output_fd=output_fd)
         self._asker: _Asker | None = None
         self._root: psutil.Process | None = None
         self._moved: dict[ThreadId, tuple[int, int]] = {}
@@ -138,6 +141,11 @@ class PortableObserver:
     @property
     def modules(self) -> dict[str, str]:
         """Nothing: no program counters are gathered here."""
+        return {}
+
+    @property
+    def listings(self) -> dict[str, tuple[str, ...]]:
+        """Nothing: no loops are found here."""
         return {}
 
     def look(self, *, late_ns: int) -> Look:
@@ -154,7 +162,7 @@ class PortableObserver:
             slots_seen=header.slots_used > 0,
             overflow=header.overflow,
             started_ns=header.started_ns,
-            output_bytes=self._output_bytes(),
+            output_bytes=self._progress.output(),
             processes=len(answer.statuses),
             probe_passes=header.probe_passes,
             suspended_ns=max(0, _asleep_clock() - self._suspended_base),
@@ -170,7 +178,9 @@ class PortableObserver:
             if reading.state is ThreadState.ASLEEP and EvidenceKind.WAKE_SOURCES in kinds:
                 found.append(_by_mark(reading))
             elif reading.state is not ThreadState.GONE:
-                found.append(ThreadEvidence(id=reading.id))
+                # Only of threads that want a CPU; what the others are doing is not known either.
+                wanted = EvidenceKind.LOOPS in kinds and reading.state is not ThreadState.ASLEEP
+                found.append(ThreadEvidence(id=reading.id, unreadable=_NO_REGISTERS if wanted else ""))
         return Evidence(look=look, threads=tuple(found))
 
     def close(self) -> None:
@@ -223,13 +233,6 @@ class PortableObserver:
             self._moved[id_] = (cpu_ns, answer.at_ns)
             return ThreadState.RUNNING
         return ThreadState.RUNNING if answer.at_ns - last[1] < _TICKS_NS else ThreadState.UNKNOWN
-
-    def _output_bytes(self) -> int | None:
-        if self._output_fd is None:
-            return None
-        with contextlib.suppress(OSError):
-            return os.fstat(self._output_fd).st_size
-        return None
 
 
 def _by_mark(reading: ThreadReading) -> ThreadEvidence:

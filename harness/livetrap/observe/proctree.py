@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -375,3 +376,9 @@ def _read(folder: int | None, name: str, size: int) -> bytes:
 def available() -> bool:
     """Whether this system has the /proc that all of this needs."""
     return Path(PROC, "self", "task").is_dir() and state_of(read_at(None, f"{PROC}/self/stat", 64)) is not None
+
+
+def status_number(status: bytes, name: str) -> int | None:
+    """The first number of a field of /proc/PID/status, e.g. `TracerPid`; None where there is no such field."""
+    match = re.search(rb"^%s:\s*([0-9]+)" % name.encode(), status, re.MULTILINE)
+    return int(match[1]) if match else None

@@ -30,13 +30,16 @@ class Tally:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._began = clock()
-        self.total = 0
+        self.total: int | None = 0
+        """None: a time ends it, not a number."""
+        self.for_s: float | None = None
         self.done = 0
         self.counts: Counter[Verdict] = Counter()
         self.current = ""
 
-    def start(self, total: int) -> None:
+    def start(self, total: int | None, for_s: float | None) -> None:
         self.total = total
+        self.for_s = for_s
         self._began = self._clock()
 
     def begin(self, trial: PlannedTrial) -> None:
@@ -52,8 +55,25 @@ class Tally:
 
     @property
     def left_s(self) -> float | None:
-        """Estimated from the trials so far; None before the first."""
-        return self.elapsed_s / self.done * (self.total - self.done) if self.done else None
+        """Estimated from the trials so far, at most what is left of the time; None where neither is known."""
+        estimates = []
+        if self.for_s is not None:
+            estimates.append(max(0.0, self.for_s - self.elapsed_s))
+        if self.done and self.total is not None:
+            estimates.append(self.elapsed_s / self.done * (self.total - self.done))
+        return min(estimates, default=None)
+
+    @property
+    def share(self) -> float:
+        """How much is over, from 0 to 1, by trials or by time, whichever is further."""
+        by_trials = self.done / max(1, self.total) if self.total is not None else 0.0
+        by_time = self.elapsed_s / self.for_s if self.for_s else 0.0
+        return min(1.0, max(by_trials, by_time))
+
+    @property
+    def over(self) -> bool:
+        """All trials are done; never known where a time ends it."""
+        return self.total is not None and self.done >= self.total
 
     def verdicts(self) -> Text:
         """`livelock 12, passed 30`, in colours."""
@@ -75,8 +95,8 @@ class PlainProgress:
         self._tally = Tally(clock=clock)
         self._last = clock()
 
-    def started(self, total: int) -> None:
-        self._tally.start(total)
+    def started(self, total: int | None, *, for_s: float | None = None) -> None:
+        self._tally.start(total, for_s)
         self._last = self._clock()
 
     def trial_started(self, trial: PlannedTrial) -> None:
@@ -86,12 +106,13 @@ class PlainProgress:
         tally = self._tally
         tally.end(record)
         now = self._clock()
-        if now - self._last < PLAIN_EVERY_S and tally.done < tally.total:
+        if now - self._last < PLAIN_EVERY_S and not tally.over:
             return
         self._last = now
-        left = f", about {seconds(tally.left_s)} left" if tally.done < tally.total else ""
+        left = f", about {seconds(tally.left_s)} left" if not tally.over and tally.left_s is not None else ""
         took = f"{seconds(tally.elapsed_s)}{left}"
-        self.print(Text.assemble(f"{tally.done} of {plural(tally.total, 'trial')} in {took}: ", tally.verdicts()))
+        amount = f"{tally.done} of {plural(tally.total, 'trial')}" if tally.total else plural(tally.done, "trial")
+        self.print(Text.assemble(f"{amount} in {took}: ", tally.verdicts()))
 
     def print(self, text: Text | str) -> None:
         self._console.print(text)
@@ -117,8 +138,8 @@ class LiveProgress:
             redirect_stderr=False,
         )
 
-    def started(self, total: int) -> None:
-        self._tally.start(total)
+    def started(self, total: int | None, *, for_s: float | None = None) -> None:
+        self._tally.start(total, for_s)
         self._live.start()
         self._draw(now=True)
 
@@ -147,9 +168,10 @@ class LiveProgress:
     def _lines(self) -> Group:
         tally = self._tally
         first = Table.grid(padding=(0, 1))
-        bar = ProgressBar(total=max(1, tally.total), completed=tally.done, width=24)
-        left = f"{seconds(tally.left_s)} left" if tally.done else ""
-        first.add_row(bar, f"{tally.done}/{tally.total}", left, tally.verdicts())
+        bar = ProgressBar(total=1.0, completed=tally.share, width=24)
+        left = f"{seconds(tally.left_s)} left" if tally.left_s is not None else ""
+        amount = f"{tally.done}/{tally.total}" if tally.total is not None else str(tally.done)
+        first.add_row(bar, amount, left, tally.verdicts())
         return Group(first, Text(tally.current, style="dim", no_wrap=True, overflow="ellipsis"))
 
 

@@ -26,8 +26,10 @@ from livetrap.model import (
     ThreadJudgement,
     ThreadState,
     Value,
+    VariantRole,
 )
 from livetrap.observe.symbols import resolve_site
+from livetrap.report.evidence import GATHERED, print_gathered
 from livetrap.report.text import one_line, plural, print_columns, seconds, styled
 from livetrap.store import Stored
 from livetrap.topology import cpu_list_text
@@ -47,12 +49,20 @@ def print_trial(console: Console, stored: Stored, *, plan: Mapping[str, object])
     threads = stored.judgement.threads
     if threads:
         module = str(stored.recipe.get("path", ""))
-        _print_threads(console, threads, stored.judgement.wakeable, modules={PurePath(module).name: module})
+        print_threads(console, threads, stored.judgement.wakeable, modules={PurePath(module).name: module})
+    print_gathered(console, stored.record.evidence)
     looks = list(timeline(stored.events, settled_ns=stored.judgement.settled_ns))
     if looks:
         _print_timeline(console, looks)
     console.print("\nrepeat this cell")
-    console.print(f"  {repeat_command(stored.record, plan=plan)}", soft_wrap=True)
+    console.print(f"  {_repeat(stored, plan)}", soft_wrap=True)
+
+
+def _repeat(stored: Stored, plan: Mapping[str, object]) -> str:
+    """The command line of the cell; of a command that was watched as it was recorded, or that of its whole watch."""
+    if stored.record.role is VariantRole.WATCHED:
+        return one_line(str(stored.recipe.get("repeat") or plan.get("command", "")), most=4000)
+    return repeat_command(stored.record, plan=plan)
 
 
 def repeat_command(record: Record, *, plan: Mapping[str, object]) -> str:
@@ -94,7 +104,7 @@ def _print_verdict(console: Console, stored: Stored) -> None:
         "end": _end(record.evidence),
         "events": f"{len(stored.events)} stored{' (suspect: all of them)' if stored.suspect else ''}",
     }
-    told = ("reason", "rule", "threads", "wakeable", "reap_s", "killed", "cpu_s")
+    told = ("reason", "rule", "threads", "wakeable", "reap_s", "killed", "cpu_s", *GATHERED)
     pairs |= {name: _value(value) for name, value in record.evidence.items() if name not in told}
     _print_pairs(console, "", pairs)
 
@@ -122,7 +132,10 @@ def _recipe(stored: Stored) -> dict[str, str]:
     }
     trial = stored.recipe.get("trial")
     if isinstance(trial, dict):
-        shown |= {name: _value(trial.get(name, "")) for name in ("kernel", "parameters")}
+        shown |= {name: _value(trial.get(name) or "") for name in ("kernel", "parameters", "disturbance")}
+        command = trial.get("command")
+        if isinstance(command, dict):
+            shown |= {name: _value(command.get(name) or "") for name in ("argv", "environment", "folder", "progress")}
     rules = {name: getattr(stored.rules, name) for name in stored.rules.__struct_fields__}
     changed = {name: value for name, value in rules.items() if value != getattr(Rules(), name)}
     shown["rules"] = ", ".join(f"{name} {value}" for name, value in changed.items()) or "the defaults"
@@ -163,7 +176,7 @@ def _print_pairs(console: Console, title: str, pairs: Mapping[str, str]) -> None
 # --- threads ---------------------------------------------------------------------------------------------------------
 
 
-def _print_threads(
+def print_threads(
     console: Console,
     threads: Iterable[ThreadJudgement],
     wakeable: Iterable[ThreadId],
@@ -200,6 +213,8 @@ def where(thread: ThreadJudgement, *, modules: Mapping[str, str]) -> str:
     `modules` gives the paths of modules: a program counter in a file that is there becomes a function and a line.
     """
     parts = [one_line(thread.sleeps_in), one_line(resolve_site(thread.pc_site, modules) or thread.pc_site)]
+    if thread.loop is not None:
+        parts.append(f"{thread.loop.value} loop")
     if thread.site:
         times = f", arrived {plural(thread.arrivals, 'time')}" if thread.arrivals else ""
         parts.append(f"site {thread.site}{times}")

@@ -1,4 +1,4 @@
-"""The forker: a warm process with the built modules loaded, which forks one process a trial.
+"""The forker: a warm process with the built modules loaded, which forks one process a trial, or starts a command.
 
 It starts one trial at a time, tells when it has exited, and kills what is left of it. When the harness or the
 supervisor has gone, it kills all that it owns and ends. It checks nothing that it is told: the harness has. Imports
@@ -16,7 +16,8 @@ from _socket import CMSG_LEN, SCM_RIGHTS, SOL_SOCKET, socket
 
 from livetrap.targets.loading import load_module
 from livetrap.targets.messages import Inbox, pack
-from livetrap.targets.reaping import Bell, finder, ignore_terminal_signals, kill_all, reap
+from livetrap.targets.reaping import Bell, adopt_orphans, finder, ignore_terminal_signals, kill_all, reap
+from livetrap.targets.spawning import spawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ class _Gone(Exception):
     """The harness, or the supervisor, has gone."""
 
 
+class _Leave(Exception):
+    """All that runs is to be left alive."""
+
+
 class Forker:
     """The forker's state: the modules, and the trial that runs."""
 
@@ -48,6 +53,9 @@ class Forker:
         self._bell = Bell()
         self._found = finder(token, portable=portable, spare=(os.getppid(),))
         self._portable = portable
+        self._adopts = portable
+        for fd in (harness.fileno(), guard, output):
+            os.set_inheritable(fd, False)
         self._inbox = Inbox()
         self._page_fds: list[int] = []
         self._modules: dict[tuple[str, str], Any] = {}
@@ -58,7 +66,7 @@ class Forker:
         self._highest = max(harness.fileno(), guard, output, self._bell.fd) + 64
 
     def run(self) -> None:
-        """Serves the harness until it, or the supervisor, has gone; then kills all."""
+        """Serves the harness until it, or the supervisor, has gone; then kills all, unless that is to be left alive."""
         poll = select.poll()
         for fd in (self._harness.fileno(), self._guard, self._bell.fd):
             poll.register(fd, select.POLLIN)
@@ -72,6 +80,8 @@ class Forker:
                     break
                 if self._harness.fileno() in ready:
                     self._listen()
+        except _Leave:
+            return
         except (_Gone, ConnectionError):
             pass
         self._harness.close()
@@ -82,25 +92,28 @@ class Forker:
         for level, kind, sent in ancillary:
             if (level, kind, len(sent)) == (SOL_SOCKET, SCM_RIGHTS, _FD_BYTES):
                 self._page_fds.append(int.from_bytes(sent, sys.byteorder))
+                os.set_inheritable(self._page_fds[-1], False)
         if not data:
             raise _Gone
         self._inbox.feed(data)
         while (message := self._inbox.next()) is not None:
-            if message[0] == "launch":
+            if message[0] in ("launch", "command"):
                 self._launch(message)
             elif message[0] == "sweep":
                 self._sweep(message)
+            elif message[0] == "leave":
+                raise _Leave
 
     def _say(self, *message: object) -> None:
         self._harness.sendall(pack(message))
 
     def _launch(self, message: Message) -> None:
-        """Forks a trial. The page's descriptor came with the message."""
+        """Starts a trial. The page's descriptor came with the message."""
         page = self._page_fds.pop(0)
         try:
-            pid = self._start(message, page)
+            pid = (self._start if message[0] == "launch" else self._spawn)(message, page)
         except Exception as error:  # the harness shall hear of it, whatever it is
-            self._say("failed", str(error))
+            self._say("failed", str(error), getattr(error, "errno", None) or 0)
             return
         finally:
             os.close(page)
@@ -110,7 +123,8 @@ class Forker:
     def _start(self, message: Message, page: int) -> int:
         """What the child reads is made ready here, and stays alive until the fork: it has a copy."""
         values: Any = message
-        _, name, path, spec, kernel, technique, align, threads, seed, arguments, masks, mask_words, qos, data = values
+        _, name, path, spec, kernel, technique, align, threads, seed, arguments, *rest = values
+        masks, mask_words, qos, data, jitter_us = rest
         module = self._module(name, path)
         ffi, lib = module.ffi, module.lib
         alive = [ffi.new("char[]", text) for text in (kernel, technique, align)]
@@ -118,7 +132,8 @@ class Forker:
         given = ffi.new("struct lt_argument[]", [(at, value) for at, (_, value) in zip(names, arguments, strict=True)])
         words = ffi.new("uint64_t[]", masks)
         classes = ffi.NULL if qos is None else ffi.new("int32_t[]", qos)
-        trial = ffi.new("struct lt_trial *", (*alive, threads, seed, given, len(arguments), words, mask_words, classes))
+        asked = (*alive, threads, seed, given, len(arguments), words, mask_words, classes, jitter_us)
+        trial = ffi.new("struct lt_trial *", asked)
         fds = ffi.new("struct lt_child_fds *", (self._output, page, max(self._highest, page)))
         os.putenv(_PAGE, spec)
         os.putenv(_DATA, data)
@@ -126,6 +141,13 @@ class Forker:
         if pid < 0:
             raise OSError(-pid, f"cannot fork: {os.strerror(-pid)}")
         return pid
+
+    def _spawn(self, message: Message, page: int) -> int:
+        if not self._adopts:
+            self._adopts = adopt_orphans()
+            if not self._adopts:
+                raise OSError("the forker cannot adopt orphans")
+        return spawn(message, page=page, output=self._output)
 
     def _module(self, name: str, path: str) -> Any:
         module = self._modules.get((name, path))

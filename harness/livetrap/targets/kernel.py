@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from livetrap import disturbances
 from livetrap.build import Built
 from livetrap.model import NotAvailable, Placement, PlannedTrial
 from livetrap.targets.messages import Message
@@ -42,4 +43,5 @@ def launch_message(*, built: Built, trial: PlannedTrial, spec: str, arguments: d
         words,
         tuple(placement.qos) or None,
         trial.data,
+        disturbances.parse(trial.disturbance).amount(disturbances.Kind.JITTER),
     )

@@ -27,7 +27,7 @@ class Finder:
         """Their ids. A process once seen to have another environment is not looked at again while it lives."""
         pids = set(psutil.pids())
         self._strangers &= pids
-        found = {process.pid for process in psutil.Process().children(recursive=True) if _alive(process)}
+        found = {process.pid for process in psutil.Process().children(recursive=True) if alive(process)}
         for pid in pids - self._strangers - found:
             marked = is_marked(pid, self._token)
             if marked:
@@ -44,14 +44,20 @@ def is_marked(pid: int, token: str) -> bool | None:
         environment = process.environ()
         if not environment:
             return None
-        return environment.get(TOKEN) == token and _alive(process)
+        return environment.get(TOKEN) == token and alive(process)
     except psutil.AccessDenied:  # another user's
         return False
     except (psutil.Error, OSError):
         return None
 
 
-def _alive(process: psutil.Process) -> bool:
+def marked(token: str) -> list[int]:
+    """All live processes that have the token in their environment."""
+    return [pid for pid in psutil.pids() if is_marked(pid, token)]
+
+
+def alive(process: psutil.Process) -> bool:
+    """It is there and no zombie."""
     with contextlib.suppress(psutil.Error):
         return process.status() != psutil.STATUS_ZOMBIE
     return False
@@ -60,7 +66,7 @@ def _alive(process: psutil.Process) -> bool:
 def wait_gone(process: psutil.Process, *, within_s: float) -> None:
     """Waits until a process that is not our child has ended, reaped or not, or until that time is over."""
     end = time.monotonic() + within_s
-    while process.is_running() and _alive(process) and time.monotonic() < end:
+    while process.is_running() and alive(process) and time.monotonic() < end:
         time.sleep(0.002)
 
 
@@ -72,7 +78,7 @@ def kill_marked(token: str, *, deadline_s: float) -> list[int]:
     end = time.monotonic() + deadline_s
     me = os.getpid()
     while True:
-        left = [pid for pid in psutil.pids() if pid != me and is_marked(pid, token)]
+        left = [pid for pid in marked(token) if pid != me]
         for pid in left:
             with contextlib.suppress(psutil.Error):
                 psutil.Process(pid).kill()

@@ -29,6 +29,9 @@ TOKEN = "LIVETRAP_SUPERVISOR"
 """Environment variable that marks every process below a supervisor; where nothing else finds a process, this does."""
 
 
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
+
+
 def children(pid: int) -> list[int]:
     """Children of a process with one thread, by the kernel's own list; in its absence, by looking at every process.
 
@@ -74,6 +77,13 @@ class Bell:
         """Until it rings, or that long."""
         self._poll.poll(max(1, round(at_most_s * 1000)))
         self.silence()
+
+
+def adopt_orphans() -> bool:
+    """True: orphans among the caller's descendants become its children from here on (Linux)."""
+    import ctypes  # noqa: PLC0415  late: a forker that only runs kernels must not carry it
+
+    return bool(ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0) == 0)
 
 
 def ignore_terminal_signals() -> None:

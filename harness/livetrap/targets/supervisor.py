@@ -1,10 +1,11 @@
-"""The harness's side of a supervisor: starts it, has it run trials of kernels one after the other, and closes it."""
+"""The harness's side of a supervisor: starts it, has it run trials one after the other, and closes it."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import os
+import resource
 import secrets
 import select
 import socket
@@ -13,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Protocol, Self
+from typing import Any, NoReturn, Self
 
 import _cffi_backend
 import psutil
@@ -21,57 +22,21 @@ import psutil
 import livetrap
 from livetrap.build import Built
 from livetrap.errors import HarnessError
-from livetrap.model import Frozen, PlannedTrial
-from livetrap.targets.kernel import launch_message
+from livetrap.model import CommandSpec, PlannedTrial
+from livetrap.targets import command as commands
+from livetrap.targets import kernel
 from livetrap.targets.messages import Inbox, Message, pack
 from livetrap.targets.output import Output
-from livetrap.targets.portable import kill_marked, wait_gone
+from livetrap.targets.owner import Exit, Launched, SharedPage, Sweep
+from livetrap.targets.portable import alive, kill_marked, marked, wait_gone
 from livetrap.targets.reaping import TOKEN
+from livetrap.targets.spawning import PAGE_FD
 
-PAGE_FD = 3
-"""The page's descriptor in a trial's process."""
+__all__ = ["Exit", "Launched", "SharedPage", "Supervisor", "Sweep"]
 
 _BOOT = "import sys; sys.path += sys.argv[1:4]; import livetrap.targets.supervisor_process as it; it.main(sys.argv[4:])"
 _CLOSE_S = 2.0
 _MARGIN_S = 1.0
-
-
-class SharedPage(Protocol):
-    """What is needed of a page (see `livetrap.page`)."""
-
-    @property
-    def fd(self) -> int:
-        """Its descriptor in this process."""
-
-    def spec(self, fd_number: int, /) -> str:
-        """LIVETRAP_PAGE for a process that has it under that number."""
-
-
-class Launched(Frozen):
-    """A trial's process."""
-
-    pid: int
-    started_ns: int
-    """When it had been forked."""
-
-
-class Exit(Frozen):
-    """How a trial's main process ended."""
-
-    exit_code: int | None
-    """None: a signal ended it."""
-    signal: int | None
-    cpu_s: float
-    """CPU time of it and of all that it waited for."""
-    at_ns: int
-    """When it was reaped."""
-
-
-class Sweep(Frozen):
-    """What was left of a trial, and is no more."""
-
-    killed: int
-    took_s: float
 
 
 class Supervisor:
@@ -91,8 +56,15 @@ class Supervisor:
         self._token = ""
         self._output = Output()
         self._running = False
+        self._main = 0
+        """Process id of the trial's main process."""
+        self._left = False
+        """Trials were left alive, and have the output open."""
         self._exit: Exit | None = None
         self._clean = False
+        # Those that the supervisor lowers for kernels, and one that an observer may raise.
+        which = (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)
+        self._limits = {one: resource.getrlimit(one)[0] for one in which}
 
     def __enter__(self) -> Self:
         try:
@@ -132,6 +104,9 @@ class Supervisor:
         self._token = secrets.token_hex(8)
         self._inbox = Inbox()
         self._running = False
+        if self._left:
+            self._output.close()
+            self._output, self._left = Output(), False
         self._output.empty()
         self._control, control = socket.socketpair()
         self._link, link = socket.socketpair()
@@ -186,9 +161,32 @@ class Supervisor:
 
         HarnessError, status 3: it cannot be forked or its module not loaded (then all else goes on), or see the class.
         """
+        message = kernel.launch_message(built=built, trial=trial, spec=page.spec(PAGE_FD), arguments=arguments)
+        answer = self._launch(message, page)
+        if answer[0] == "failed":
+            raise HarnessError(f"the trial could not be started: {answer[1]}", status=3, detail=self.output_tail())
+        return Launched(pid=answer[1], started_ns=answer[2])
+
+    def launch_command(self, *, command: CommandSpec, page: SharedPage, cpus: tuple[int, ...] = ()) -> Launched:
+        """Starts a command on those CPUs (none: wherever this process may run); returns when its program runs.
+
+        The trial before must have been swept. HarnessError: it cannot be started (status 2: see `command.program`; or
+        its file is no program; status 3: the system refuses), then all else goes on; or see the class.
+        """
+        spec = commands.page_spec(page)
+        self._ensure()
+        message = commands.launch_message(
+            command=command, spec=spec, token={TOKEN: self._token}, cpus=cpus, limits=self._limits
+        )
+        answer = self._launch(message, page)
+        if answer[0] == "failed":
+            raise commands.refusal(command, reason=answer[1], number=answer[2])
+        return Launched(pid=answer[1], started_ns=answer[2])
+
+    def _launch(self, message: Message, page: SharedPage) -> Message:
+        """Has the forker start that, with the page; its answer, `launched` or `failed`."""
         if self._running:
             raise RuntimeError("the trial before has not been swept")
-        message = launch_message(built=built, trial=trial, spec=page.spec(PAGE_FD), arguments=arguments)
         self._ensure()
         self._output.empty()
         self._exit, self._clean, self._running = None, False, True
@@ -196,14 +194,16 @@ class Supervisor:
         answer = self._receive(("launched", "failed"), self._launch_s)
         if answer is None:
             self._collapse(f"the forker did not start the trial within {self._launch_s:g} s")
-        if answer[0] == "failed":
-            self._running = False
-            raise HarnessError(f"the trial could not be started: {answer[1]}", status=3, detail=self.output_tail())
-        values: Any = answer
-        return Launched(pid=values[1], started_ns=values[2])
+        self._running = answer[0] == "launched"
+        self._main = answer[1] if self._running else 0
+        return answer
 
     def wait(self, timeout_s: float) -> Exit | None:
-        """How the trial's main process ended, or None if it still runs after that time."""
+        """How the trial's main process ended, or None if it still runs after that time.
+
+        Bounds what its output takes: a command that writes without end must be waited for every now and then.
+        """
+        self._output.trim()
         if self._exit is None and self._running:
             self._receive(("exit",), timeout_s)
         return self._exit
@@ -225,6 +225,42 @@ class Supervisor:
             self._collapse(f"processes {', '.join(map(str, values[3]))} of the trial could not be killed")
         self._running = False
         return Sweep(killed=values[1], took_s=time.monotonic() - begun)
+
+    def leave(self) -> tuple[int, ...]:
+        """Leaves the trial alive, as it is, whatever becomes of the harness: its process ids, the main one first.
+
+        Supervisor and forker end, the next launch starts new ones. What it writes from here on takes memory until it
+        ends. HarnessError: see the class; then it is not left.
+        """
+        process, forker = self._process, self._forker
+        if not self._running or process is None or forker is None:
+            return ()
+        pids = self._alive(forker)
+        answer = b""
+        with contextlib.suppress(OSError):
+            self._control.sendall(pack(("leave",)))
+            answer = self._control.recv(4096)
+        if not answer:
+            self._collapse("the supervisor does not answer")
+        self._send(("leave",))
+        try:
+            process.wait(_CLOSE_S)
+        except subprocess.TimeoutExpired:
+            for one in (forker, process):  # in this order: while the forker has the supervisor, it does no harm
+                with contextlib.suppress(psutil.Error):
+                    one.kill()
+            process.wait(_CLOSE_S)
+        self._process, self._forker, self._running, self._left = None, None, False, True
+        self._control.close()
+        self._link.close()
+        return pids
+
+    def _alive(self, forker: psutil.Process) -> tuple[int, ...]:
+        """What is alive of the trial: of what descends from the forker, or is marked and descends from nobody."""
+        found = {one.pid for one in forker.children(recursive=True) if alive(one)}
+        if self._portable or sys.platform != "linux":
+            found.update(set(marked(self._token)) - set(self.pids))
+        return tuple(sorted(found, key=lambda pid: (pid != self._main, pid)))
 
     def output_tail(self) -> str:
         """The last 16 KiB that the trial wrote to stdout and stderr, stripped of terminal escapes; mostly empty."""

@@ -1,7 +1,8 @@
 """The supervisor: owns the forker and, through it, all trials.
 
 It does nothing until the harness or the forker has gone, for whatever reason; then it kills every descendant, in any
-session, again and again until none is left, and ends.
+session, again and again until none is left, and ends. Only when the harness has said that the trial is to be left alive
+does it wait for the forker to end, and kills nobody.
 
 It never loads a module, so no kernel can harm it, and it is in a session of its own, so no terminal can. Imports next
 to nothing, see the package.
@@ -17,7 +18,7 @@ from _socket import socket
 
 from livetrap.targets import forker
 from livetrap.targets.messages import pack
-from livetrap.targets.reaping import Bell, finder, ignore_terminal_signals, is_portable, kill_all, reap
+from livetrap.targets.reaping import Bell, adopt_orphans, finder, ignore_terminal_signals, is_portable, kill_all, reap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ else:
 
 OUTPUT_BYTES = 16 << 20
 """A trial's output is cut here; so is any file that it writes."""
-_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
 
 
 def _limit() -> None:
@@ -39,13 +39,6 @@ def _limit() -> None:
         if hard != resource.RLIM_INFINITY:
             soft = min(soft, hard)  # noqa: PLW2901
         resource.setrlimit(which, (soft, hard))
-
-
-def _adopt_orphans() -> bool:
-    """True: orphans among our descendants become our children from here on (Linux)."""
-    import ctypes  # noqa: PLC0415  late: the forker must not carry it
-
-    return bool(ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0) == 0)
 
 
 def _harness_watch(pid: int) -> int | None:
@@ -76,18 +69,26 @@ def _fork_forker(control: socket, link: int, output: int, token: str, portable: 
     return pid, ours
 
 
-def _watch(control: socket, harness: int | None, forker_pid: int, bell: Bell) -> None:
-    """Returns when the harness or the forker has gone."""
+def _watch(control: socket, harness: int | None, forker_pid: int, bell: Bell) -> bool:
+    """Returns when the harness or the forker has gone; True: all that is left is to be left alive."""
     poll = select.poll()
-    for fd in (control.fileno(), bell.fd, *(() if harness is None else (harness,))):
+    ends = (control.fileno(), *(() if harness is None else (harness,)))
+    for fd in (*ends, bell.fd):
         poll.register(fd, select.POLLIN)
     gone: list[int] = []
+    leave = False
     while forker_pid not in gone:
         ready = {fd for fd, _ in poll.poll()}
         bell.silence()
         if ready - {bell.fd}:
-            return  # the harness never speaks to us: its socket is readable when it has closed
+            if control.fileno() not in ready or not control.recv(64):
+                return False
+            leave = True  # the one thing that the harness ever says to us
+            control.sendall(pack(("leaving",)))
+            for fd in ends:
+                poll.unregister(fd)
         reap(lambda pid, *_: gone.append(pid))
+    return leave
 
 
 def main(arguments: list[str]) -> None:
@@ -101,11 +102,12 @@ def main(arguments: list[str]) -> None:
     control = socket(fileno=control_fd)
     forker_pid, _guard = _fork_forker(control, link, output, token, portable)
     bell = Bell()
-    portable = portable or not _adopt_orphans()
+    portable = portable or not adopt_orphans()
     harness = _harness_watch(harness_pid)
     try:
         control.sendall(pack(("ready", forker_pid)))
-        _watch(control, harness, forker_pid, bell)
+        if _watch(control, harness, forker_pid, bell):
+            return
     except ConnectionError:
         pass
     kill_all(found=finder(token, portable=portable), bell=bell, on_exit=lambda *_: None, deadline_s=None)

@@ -1,0 +1,230 @@
+"""`livetrap watch -- COMMAND`: runs a command again and again until it hangs or the budget ends."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import random
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from livetrap import campaign, disturb, disturbances, host, watching
+from livetrap.cli.campaigning import INTERRUPTED, SEEDS, check_record, ended_like_ctrl_c
+from livetrap.cli.watch_options import assignments, check, duration, each
+from livetrap.errors import HarnessError
+from livetrap.model import Frozen, PlannedTrial, Record
+from livetrap.report.lines import STDOUT, Lines, open_lines
+from livetrap.report.progress import Progress, open_progress
+from livetrap.report.text import console, one_line, plural
+from livetrap.report.watch import Tally, command_text, print_watch, print_watch_end
+from livetrap.store import Store, default_path
+from livetrap.targets.command import resolve
+from livetrap.watching import Options, Watch
+
+List = list[str] | None
+MOST_RESOLVED = 256
+"""Cells whose program is looked for before the first trial; beyond that, a trial says it."""
+
+
+def watch_command(  # noqa: PLR0913, PLR0917 - one parameter an option
+    context: typer.Context,
+    command: Annotated[List, typer.Argument(metavar="-- COMMAND", help="The program and its arguments.")] = None,
+    trials: Annotated[int | None, typer.Option(metavar="N", help="Trials a cell; 100 without --for.")] = None,
+    for_: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help="No trial begins later: 90, 10m, 2h.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(metavar="S", help="Time limit of a trial.")] = watching.TIMEOUT_S,
+    stall: Annotated[float | None, typer.Option(metavar="S", help="A shorter stall is never suspect.")] = None,
+    startup: Annotated[float | None, typer.Option(metavar="S", help="It has begun to work after S seconds.")] = None,
+    env: Annotated[List, typer.Option(metavar="NAME=A,B", help="Values of a variable; repeatable.")] = None,
+    param: Annotated[
+        List, typer.Option(metavar="NAME=A,B", help="Values of {NAME} in the command; repeatable.")
+    ] = None,
+    placement: Annotated[List, typer.Option(metavar="free,one-core", help="Where it may run.")] = None,
+    disturb_: Annotated[List, typer.Option("--disturb", metavar="none,hogs:2", help="What disturbs it.")] = None,
+    progress: Annotated[str, typer.Option(metavar="output|io|beats|regex:RE", help="What shows that it goes on.")] = "",
+    jobs: Annotated[int, typer.Option(metavar="N", help="Trials side by side.")] = 1,
+    keep_going: Annotated[bool, typer.Option("--keep-going", help="Do not stop at the first hang.")] = False,
+    on_hang: Annotated[
+        str | None, typer.Option(metavar="CMD", help="Run in a shell while it hangs; {pid} is its process.")
+    ] = None,
+    leave: Annotated[bool, typer.Option("--leave", help="Leave the hung process alive, for a debugger.")] = False,
+    core: Annotated[bool, typer.Option("--core", help="Keep a core dump of the hang.")] = False,
+    bisect: Annotated[bool, typer.Option("--bisect", help="Exit statuses for `git bisect run`.")] = False,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Repeats the seeds of a watch.")] = None,
+    db: Annotated[str | None, typer.Option(metavar="FILE", help="Where to record; an existing file grows.")] = None,
+    json: Annotated[str | None, typer.Option(metavar="FILE|-", help="One JSON object a trial, as it ends.")] = None,
+) -> int:
+    """Runs a command until it hangs or the budget ends, judges each run, and says which settings hung how often."""
+    with _as_bisect_takes_it(bisect):
+        options = Options(
+            command=tuple(command or ()),
+            environment=assignments("env", env),
+            parameters=assignments("param", param),
+            placements=each("placement", placement),
+            disturbances=each("disturb", disturb_),
+            trials=trials,
+            for_s=duration("for", for_) if for_ is not None else None,
+            timeout_s=timeout,
+            stall_s=stall,
+            startup_s=startup,
+            progress=progress,
+            jobs=jobs,
+            keep_going=keep_going,
+            on_hang=_filled("on-hang", on_hang),
+            leave=leave,
+            core=core,
+            seed=seed,
+        )
+        status = _watched(options, db=db, json=json, line=shlex.join(["livetrap", *(context.obj or [])]))
+    return watching.bisect_status(status) if bisect else status
+
+
+@contextlib.contextmanager
+def _as_bisect_takes_it(bisect: bool) -> Iterator[None]:
+    """An error is no fault of the commit under test."""
+    try:
+        yield
+    except HarnessError as error:
+        if bisect:
+            error.status = watching.bisect_status(error.status)
+        raise
+
+
+def _watched(options: Options, *, db: str | None, json: str | None, line: str) -> int:
+    """Checks, runs and tells; returns the exit status. `line` is the command line for the record."""
+    check(options)
+    check_record(db=db, json=json)
+    watch = _planned(options)
+    out = console(sys.stderr if json == STDOUT else sys.stdout)
+    with ended_like_ctrl_c():
+        return _conclude(_carry_out(watch, db=db, json=json, line=line), out)
+
+
+def _filled(option: str, text: str | None) -> str:
+    if text is not None and not text.strip():
+        raise HarnessError(f"--{option} is empty; give a command, or leave it out")
+    return text or ""
+
+
+def _planned(options: Options) -> Watch:
+    """The watch, with every program that it runs found. HarnessError: one is not there or cannot be run."""
+    topology = host.topology()
+    lacking = disturb.lacking() if options.disturbances else {}
+    reasons = {
+        text: disturbances.available(disturbances.parse(text), topology=topology, for_kernel=False, lacking=lacking)
+        for text in options.disturbances
+    }
+    watch = watching.plan(
+        options,
+        topology=topology,
+        seed=random.SystemRandom().randrange(SEEDS),
+        unavailable={text: reason for text, reason in reasons.items() if reason},
+    )
+    for cell in watch.cells[:MOST_RESOLVED]:
+        trial = watching.trial(watch, cell, ordinal=0, repetition=0)
+        if trial.command is not None:
+            resolve(trial.command)
+    return watch
+
+
+class _Done(Frozen, kw_only=True):
+    """A watch that has ended, was interrupted, or could not go on."""
+
+    watch: Watch
+    tally: Tally
+    db: Path
+    took_s: float
+    interrupted: bool
+    failure: HarnessError | None = None
+
+
+def _carry_out(watch: Watch, *, db: str | None, json: str | None, line: str) -> _Done:
+    """Runs the watch; progress goes to standard error."""
+    path = Path(db) if db is not None else default_path(f"watch-{watch.name}", now=datetime.datetime.now(datetime.UTC))
+    progress = open_progress(sys.stderr)
+    listener = _Listener(progress)
+    interrupted, failure = False, None
+    opened = open_lines(json) if json else contextlib.nullcontext()
+    with contextlib.closing(progress), Store.open(path) as store, opened as lines:
+        listener.lines = lines
+        try:
+            campaign.watch(watch, store=store, listener=listener, command=line)
+        except KeyboardInterrupt:
+            interrupted = True
+        except HarnessError as error:
+            failure = error
+    return _Done(
+        watch=watch,
+        tally=listener.tally,
+        db=path,
+        took_s=time.monotonic() - listener.began,
+        interrupted=interrupted,
+        failure=failure,
+    )
+
+
+def _conclude(done: _Done, out: Console) -> int:
+    """Prints what came of it, with its record in any case; returns the exit status. Raises its failure after that."""
+    interrupted = done.interrupted
+    try:
+        print_watch(out, done.watch, done.tally)
+    except KeyboardInterrupt:
+        interrupted = True
+    print_watch_end(
+        out,
+        done.watch,
+        done.tally,
+        took_s=done.took_s,
+        db=done.db,
+        interrupted=interrupted,
+        failed=done.failure is not None,
+    )
+    if done.failure is not None:
+        raise done.failure
+    return INTERRUPTED if interrupted else watching.exit_status(done.tally.counts)
+
+
+class _Listener:
+    """Hands what the campaign tells to the progress and to the JSON lines, and counts."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.tally = Tally()
+        self.began = time.monotonic()
+        self.lines: Lines | None = None
+
+    def started(self, watch: Watch) -> None:
+        """The watch begins."""
+        self.began = time.monotonic()
+        cells = plural(len(watch.cells), "cell")
+        total = watch.total
+        budget = plural(total, "trial") if total is not None else "trials"
+        if watch.options.for_s is not None:
+            budget += f" for {watch.options.for_s:g} s"
+        self.note(f"{command_text(watch.options.command)}: {cells}, {budget}, seed {watch.seed}")
+        for text, reason in watch.unavailable.items():
+            self.note(f"skipped: --disturb {text}: {reason}")
+        self.progress.started(total, for_s=watch.options.for_s)
+
+    def trial_started(self, trial: PlannedTrial) -> None:
+        """A trial begins."""
+        self.progress.trial_started(trial)
+
+    def trial_finished(self, record: Record) -> None:
+        """A trial is judged and on disk."""
+        self.tally.add(record)
+        if self.lines:
+            self.lines.write(record)
+        self.progress.trial_finished(record)
+
+    def note(self, text: str) -> None:
+        """Something that the reader should know."""
+        self.progress.print(one_line(text, most=2000))

@@ -1,0 +1,79 @@
+"""What naming a place in an ELF file needs of it: where its bytes are loaded, and which code its symbols cover."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import BinaryIO
+
+_MOST_SEGMENTS = 128
+_MOST_SECTIONS = 4096
+_MOST_SYMBOL_BYTES = 64 << 20
+_PT_LOAD = 1
+_SYMBOL_TABLES = frozenset({2, 11})
+"""SHT_SYMTAB and SHT_DYNSYM."""
+_CODE = frozenset({0, 2, 10})
+"""STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC."""
+_SYMBOL = struct.Struct("<IBBHQQ")
+
+
+def virtual_address(path: Path, offset: int) -> int | None:
+    """The address at which the ELF file wants the byte at `offset` to be loaded: what addr2line asks for.
+
+    The two differ by a constant for each loaded segment (elf(5)); None for anything but a little-endian ELF-64 file.
+    """
+    try:
+        with path.open("rb") as file:
+            header = _header(file)
+            if header is None:
+                return None
+            (table,) = struct.unpack_from("<Q", header, 32)
+            size, count = struct.unpack_from("<HH", header, 54)
+            file.seek(table)
+            segments = file.read(size * min(count, _MOST_SEGMENTS))
+    except (OSError, ValueError):
+        return None
+    for at in range(0, len(segments) - 55, max(size, 56)):
+        kind, _, start, address, _, length = struct.unpack_from("<IIQQQQ", segments, at)
+        if kind == _PT_LOAD and start <= offset < start + length:
+            return int(address + offset - start)
+    return None
+
+
+def has_symbol(path: Path, address: int) -> bool:
+    """Whether a symbol of the file covers the code at this address.
+
+    In a stripped library addr2line names the nearest exported symbol, however far away: a name to be believed only if
+    that symbol reaches so far.
+    """
+    try:
+        with path.open("rb") as file:
+            header = _header(file)
+            if header is None:
+                return False
+            (table,) = struct.unpack_from("<Q", header, 40)
+            size, count = struct.unpack_from("<HH", header, 58)
+            file.seek(table)
+            sections = file.read(size * min(count, _MOST_SECTIONS))
+            for at in range(0, len(sections) - 63, max(size, 64)):
+                _, kind, _, _, start, length = struct.unpack_from("<IIQQQQ", sections, at)
+                if kind in _SYMBOL_TABLES:
+                    file.seek(start)
+                    if _covers(file.read(min(length, _MOST_SYMBOL_BYTES)), address):
+                        return True
+    except (OSError, ValueError, OverflowError):
+        pass
+    return False
+
+
+def _header(file: BinaryIO) -> bytes | None:
+    header = file.read(64)
+    return header if len(header) == 64 and header[:6] == b"\x7fELF\x02\x01" else None
+
+
+def _covers(table: bytes, address: int) -> bool:
+    whole = table[: len(table) - len(table) % _SYMBOL.size]
+    return any(
+        value <= address < value + size and info & 15 in _CODE and section
+        for _, info, _, section, value, size in _SYMBOL.iter_unpack(whole)
+    )
