@@ -5,10 +5,11 @@ BIN := .venv/bin
 PYTHONS := python3.14 python3.13 python3.12 python3.11 python3
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help repro diagnose test lint bench soak clean
+.PHONY: help repro repro-onnxruntime diagnose test lint bench soak clean
 
 help:
 	@echo "make repro   make the hangs of two scenarios happen, catch them, print the tables (under two minutes)"
+	@echo "make repro-onnxruntime  the real one: onnxruntime 1.27.0 is caught, 1.28.0 passes (under five minutes; downloads)"
 	@echo "make diagnose  walk the checklist over the story as first told, qmoe-fp16-barrier"
 	@echo "make test    the linters, then all tests but the soak"
 	@echo "make lint    ruff and mypy"
@@ -25,7 +26,12 @@ repro: .venv/installed
 	    echo "livetrap run $$scenario --db $$db"; \
 	    $(BIN)/livetrap run $$scenario --db "$$db" || { ended=$$?; [ $$status -eq 1 ] || status=$$ended; }; \
 	    [ $$status -ne 130 ] || break; \
-	done; exit $$status
+	done; \
+	echo "the real ONNX Runtime, its wheels and all: make repro-onnxruntime"; exit $$status
+
+repro-onnxruntime: .venv/installed
+	@mkdir -p build
+	$(BIN)/livetrap run onnxruntime-qmoe --db "$(RECORD)"
 
 diagnose: .venv/installed
 	@mkdir -p build

@@ -27,7 +27,7 @@ def _registers(arch: str, pc: int, some: list[int]) -> Registers:
 
 
 @pytest.mark.parametrize("arch", list(ARCHES))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_never_raises(arch: str, data: st.DataObject) -> None:
     piece = st.sampled_from([bytes.fromhex(each) for each in PIECES[arch]]) | st.binary(min_size=4, max_size=4)

@@ -126,7 +126,7 @@ class _Case:
         done = self.follower.follow(head, values=False)
         self.machine.symbolic = False
         if done.back is None or self.at not in done.before:
-            raise cannot("it is on its way out")
+            raise Puzzle(self.follower.met or "it is on its way out")
         here = done.before[self.at]
         stack = self.follower.arch.STACK
         for name in (stack, *self.follower.arch.REGISTERS):
@@ -166,7 +166,7 @@ class _Case:
         self.carried = _carried(done)
         for _ in range(8):
             if done.back is None:
-                raise cannot("it is on its way out")
+                raise Puzzle("it is on its way out")
             new = self._next_head(done)
             if new == done.head:
                 self._check(done)
@@ -195,7 +195,7 @@ class _Case:
         """What was followed has to fit the registers as they are."""
         here = done.before.get(self.at)
         if here is None:
-            raise cannot("it is on its way out")
+            raise Puzzle("it is on its way out")
         for name in self.follower.arch.REGISTERS:
             value = here[name]
             now = self.registers.sp if name == self.follower.arch.STACK else self.registers.values.get(name)

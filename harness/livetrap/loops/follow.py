@@ -16,8 +16,10 @@ from livetrap.loops.linkage import table_jump
 from livetrap.loops.machine import Access, Branch, Machine, cannot, overlap
 from livetrap.loops.values import CHANGES, MERGED, OPAQUE, Flags, Place, State, Value, cut, joined, number
 
-MOST_ROUNDS = 2000
-"""Instructions executed for one loop, all passes together."""
+MOST_ROUNDS = 1500
+"""Instructions executed for one loop, all passes together ..."""
+MOST_NODES = 250
+"""... and different ones, with those of the leaves that it calls."""
 _DEPTH = 2  # of calls that are followed
 
 ARCHES: dict[str, ModuleType] = {"x86_64": x86, "arm64": arm64}
@@ -74,6 +76,8 @@ class Follower:
         self._head = Node((), body.head)
         self._turns: set[Node] = set()
         self._left = MOST_ROUNDS
+        self.met = ""
+        """What first could not be followed while it was followed over names."""
 
     def fresh(self) -> State:
         """Every place as it was at the head."""
@@ -113,8 +117,8 @@ class Follower:
         while todo:
             node = todo.pop()
             self._left -= 1
-            if self._left < 0:
-                raise cannot("it takes too long")
+            if self._left < 0 or len(before) > MOST_NODES:
+                raise cannot("too much code in it, and in what it calls")
             self.machine.state = dict(before[node])
             passed[node] = self._guessed(node) if self.machine.symbolic else self._execute(node, values=values)
             for after in passed[node].inside:
@@ -159,7 +163,8 @@ class Follower:
         """Over names alone, what cannot be followed is not gone into: it may be a way that is never taken."""
         try:
             return self._execute(node, values=False)
-        except Puzzle:
+        except Puzzle as puzzle:
+            self.met = self.met or str(puzzle)
             return Passed(None, (), False, False, (), (), frozenset())
 
     def _execute(self, node: Node, *, values: bool) -> Passed:
