@@ -85,6 +85,7 @@ class Disturber:
         self._quiet = self._over = False
         self._failed: list[str] = []
         self._order = itertools.count()
+        self._begun = 0
         self._due: list[tuple[int, int, _Line, Step]] = []
         self._ends: list[tuple[int, int, _Line, object]] = []
         self._lines = [_Line(act, schedule(kind, seed)) for kind, act in self._acts()]
@@ -210,36 +211,41 @@ class Disturber:
     def _run(self) -> None:
         begun, used = time.monotonic_ns(), time.thread_time_ns()
         with self._changed:
+            not_before = 0
             while not self._over:
-                wait_s = self._do_due()
-                spent = time.thread_time_ns() - used - _START_NS
-                owed_s = (spent * _SHARE - (time.monotonic_ns() - begun)) / 1e9
-                if owed_s > 0 and not self._ends:
-                    wait_s = owed_s if wait_s is None else max(wait_s, owed_s)
-                self._changed.wait(wait_s)
+                begins = self._begun
+                self._do_due(not_before_ns=not_before)
+                if self._begun != begins:
+                    # Only now: waking up costs, too, and would put off what it woke up for.
+                    not_before = begun + (time.thread_time_ns() - used - _START_NS) * _SHARE
+                self._changed.wait(self._next_s(not_before_ns=not_before))
 
-    def _do_due(self) -> float | None:
-        """Does what is due. Returns how long until the next, in s; None: until something changes."""
-        if self._quiet:
-            return None
+    def _do_due(self, *, not_before_ns: int) -> None:
+        """Does what is due, but begins nothing before that time."""
         now = time.monotonic_ns()
         while self._ends and self._ends[0][0] <= now:
             _, _, line, done = heapq.heappop(self._ends)
             line.act.end(done)
             if line.act.one_at_a_time:
                 self._plan(line)
-        while self._due and self._due[0][0] <= now:
+        while self._due and self._due[0][0] <= now and not_before_ns <= now:
             _, _, line, step = heapq.heappop(self._due)
             line.close()
             done = line.act.begin(step)
+            self._begun += 1
             if step.for_ns == 0:
                 line.open = done
             elif done is not None:
                 heapq.heappush(self._ends, (time.monotonic_ns() + step.for_ns, next(self._order), line, done))
             if done is None or not line.act.one_at_a_time:
                 self._plan(line)
-        next_ns = min([heap[0][0] for heap in (self._ends, self._due) if heap], default=None)
-        return None if next_ns is None else max(0.0, (next_ns - time.monotonic_ns()) / 1e9)
+
+    def _next_s(self, *, not_before_ns: int) -> float | None:
+        """How long until something is due; None: until something changes."""
+        times_ns = [self._ends[0][0]] if self._ends else []
+        if self._due:
+            times_ns.append(max(self._due[0][0], not_before_ns))
+        return max(0.0, (min(times_ns) - time.monotonic_ns()) / 1e9) if times_ns else None
 
     def _plan(self, line: _Line) -> None:
         step = next(line.steps)

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from livetrap.loops.carry import carried_in
 from livetrap.loops.code import Code
 from livetrap.loops.follow import Body, Follower, Node, Round
 from livetrap.loops.found import Found, Puzzle, Read, Registers
@@ -163,14 +164,14 @@ class _Case:
 
     def _over_values(self, head: State) -> Round:
         done = self.follower.follow(head, values=self.decided)
-        self.carried = _carried(done)
+        self.carried = carried_in(done)
         for _ in range(8):
             if done.back is None:
                 raise Puzzle("it is on its way out")
             new = self._next_head(done)
             if new == done.head:
                 self._check(done)
-                self.carried |= {place: True for place in _carried(done) if place not in self.carried}
+                self.carried |= {place: True for place in carried_in(done) if place not in self.carried}
                 return done
             done = self.follower.follow(new, values=self.decided)
         raise cannot("it is too intricate")
@@ -367,39 +368,3 @@ class _Case:
         text = " ".join(f"{name}={value:x}" for name, value in sorted(self.kept.items(), key=str))
         stack = self.kept[self.follower.arch.STACK]
         return f"{start:x}/{stack:x}/{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
-
-
-def _carried(done: Round) -> dict[Place, bool]:
-    """Places whose value goes from round to round through a cycle, and whether it is worked on in it."""
-    if done.back is None:
-        return {}
-    edges: dict[Place, dict[Place, bool]] = {}
-    for place, value in done.back.items():
-        if value == done.head.get(place, Value(place, 0)):
-            continue
-        for source in value.all_sources:
-            if isinstance(source, Head):
-                held = edges.setdefault(place, {})
-                held[source.place] = held.get(source.place, False) or source.worked
-    found: dict[Place, bool] = {}
-    for place in edges:
-        ahead = _ahead(edges, place)
-        if place in ahead:
-            found[place] = any(
-                worked and place in _ahead(edges, other) | {other}
-                for one in ahead
-                if place in _ahead(edges, one) | {one}
-                for other, worked in edges.get(one, {}).items()
-            )
-    return found
-
-
-def _ahead(edges: dict[Place, dict[Place, bool]], place: Place) -> set[Place]:
-    seen: set[Place] = set()
-    todo = list(edges.get(place, ()))
-    while todo:
-        each = todo.pop()
-        if each not in seen:
-            seen.add(each)
-            todo.extend(edges.get(each, ()))
-    return seen

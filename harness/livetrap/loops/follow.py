@@ -47,6 +47,9 @@ class Passed(NamedTuple):
     traits: frozenset[str]
 
 
+_NOT_GONE_INTO = Passed(None, (), False, False, (), (), frozenset())
+
+
 class Round(NamedTuple):
     """One way of following the loop, come to rest."""
 
@@ -117,10 +120,14 @@ class Follower:
         while todo:
             node = todo.pop()
             self._left -= 1
-            if self._left < 0 or len(before) > MOST_NODES:
+            large = len(before) > MOST_NODES
+            if self._left < 0 or (large and not self.machine.symbolic):
                 raise cannot("too much code in it, and in what it calls")
             self.machine.state = dict(before[node])
-            passed[node] = self._guessed(node) if self.machine.symbolic else self._execute(node, values=values)
+            if self.machine.symbolic:
+                passed[node] = _NOT_GONE_INTO if large and node.calls else self._guessed(node)
+            else:
+                passed[node] = self._execute(node, values=values)
             for after in passed[node].inside:
                 if after == self._head:
                     backs[node] = self.machine.state
@@ -165,7 +172,7 @@ class Follower:
             return self._execute(node, values=False)
         except Puzzle as puzzle:
             self.met = self.met or str(puzzle)
-            return Passed(None, (), False, False, (), (), frozenset())
+            return _NOT_GONE_INTO
 
     def _execute(self, node: Node, *, values: bool) -> Passed:
         step = self.code.at(node.address)
