@@ -51,6 +51,8 @@ class Worker:
         try:
             if self._supervisor is None:
                 self._supervisor = Supervisor.start()
+            if trial.disturbance:
+                disturb.prepare(trial.disturbance, cpus=_cpus(trial), herd=self._herd)
             outcome = run_trial(
                 trial,
                 job,
@@ -79,15 +81,27 @@ class Worker:
 
 
 def _disturbing(trial: PlannedTrial, watch: Watch, launched: Launched, herd: disturb.Herd) -> Disturbing | None:
-    if not trial.disturbance or isinstance(trial.placement, NotAvailable):
+    if not trial.disturbance:
         return None
-    cpus = sorted({cpu for mask in trial.placement.cpus for cpu in mask})
 
     def threads() -> list[ThreadId]:
-        return watch.threads
+        """Those of a kernel once they are placed: the placement is read back."""
+        return watch.threads if watch.started else []
 
-    tids = None if trial.command else threads
-    return disturb.start(trial.disturbance, pid=launched.pid, seed=trial.seed, cpus=cpus, tids=tids, herd=herd)
+    return disturb.start(
+        trial.disturbance,
+        pid=launched.pid,
+        seed=trial.seed,
+        cpus=_cpus(trial),
+        tids=None if trial.command else threads,
+        herd=herd,
+    )
+
+
+def _cpus(trial: PlannedTrial) -> list[int]:
+    """The CPUs that it may use; none: all of them."""
+    masks = () if isinstance(trial.placement, NotAvailable) else trial.placement.cpus
+    return sorted({cpu for mask in masks for cpu in mask})
 
 
 class Crew:

@@ -35,6 +35,8 @@ SPARE_SLOTS = 16
 COMMAND_SLOTS = 256
 """Slots for the threads of a command; those that find none are judged from outside."""
 SWEEP_S = 2.0
+QUIET_NS = 500_000_000
+"""Nothing is disturbed in the last half second before the time limit."""
 
 
 class Disturbing(Protocol):
@@ -146,6 +148,11 @@ class Watch:
         return dict(self._observer.listings) if self._observer else {}
 
     @property
+    def started(self) -> bool:
+        """The start line of its team was released."""
+        return self._state.started_ns > 0
+
+    @property
     def threads(self) -> list[ThreadId]:
         """The threads of the tree at the last look."""
         return sorted(self._state.tracks)
@@ -176,12 +183,18 @@ class Watch:
                 case Gather(threads=threads, kinds=kinds, deadline_s=deadline_s):
                     event = self._observer.gather(threads, kinds, deadline_s)
                 case LookAgain(after_s=after_s):
-                    if self.disturbing and self._state.suspect:
-                        self.disturbing.quiet()
-                    elif self.disturbing:
-                        self.disturbing.resume()
+                    self._disturb(now)
                     self._due_ns = time.monotonic_ns() + int(after_s * 1e9)
                     return None
+
+    def _disturb(self, now: int) -> None:
+        """A suspect target, and one at its time limit, is judged undisturbed."""
+        if self.disturbing is None:
+            return
+        if self._state.suspect or now > self._limit_ns - QUIET_NS:
+            self.disturbing.quiet()
+        else:
+            self.disturbing.resume()
 
     def _unless_ended(self, settled: Judgement) -> Judgement:
         """A target that has ended by itself in the meantime is judged by its end."""
