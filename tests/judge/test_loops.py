@@ -7,7 +7,7 @@ import dataclasses
 import msgspec
 import pytest
 
-from livetrap.model import Certainty, Loop, LoopKind, Mark, PolledWord, Rules, Verdict, WakeSource
+from livetrap.model import Certainty, Loop, LoopKind, Mark, PolledWord, Rules, ThreadState, Verdict, WakeSource
 from tests.judge.world import PID, Now, Thread, World, computer, looper, poller, sleeper, then, word
 
 SILENT = Rules(limit_s=12)
@@ -139,6 +139,15 @@ def test_a_poll_that_the_host_starves_is_inconclusive() -> None:
 def test_who_leaves_a_poll_to_compute_is_none() -> None:
     changes = then(looper(LoopKind.POLL), 3600, computer(mark=Mark.NONE, slot=False))
     assert World([changes], slots=False, rules=SILENT, ends_at_ms=6000).judge().verdict is Verdict.PASSED
+
+
+def test_a_timer_thread_that_is_just_awake_at_the_limit_is_waiting() -> None:
+    def ticks(t: float) -> Now:
+        awake = t > 4990
+        state = ThreadState.RUNNABLE if awake else ThreadState.ASLEEP
+        return dataclasses.replace(poller(10, slot=False)(t), state=state, cpu_ms=t * 0.01)
+
+    assert World([ticks, JOINS], slots=False, rules=Rules(limit_s=5)).judge().verdict is Verdict.WAITING
 
 
 # --- mutex owners

@@ -79,7 +79,7 @@ def carry_out(loaded: Scenario, options: Options, *, db: str | None, json: str |
     Raises HarnessError for what is wrong before the first trial; what goes wrong later is in the result.
     """
     progress = open_progress(sys.stderr)
-    watcher = _Watcher(progress)
+    watcher = _ScenarioWatcher(progress)
     with contextlib.closing(progress):
         prepared = campaign.prepare(
             loaded,
@@ -133,14 +133,40 @@ def conclude(done: Done, out: Console, print_body: Callable[[], None]) -> int:
     return INTERRUPTED if interrupted else done.outcome.exit_status
 
 
-class _Watcher:
-    """Hands what the campaign tells to the progress and to the JSON lines, and keeps the records."""
+class Watcher:
+    """Hands what a campaign tells to the progress and to the JSON lines; a base, `keep` takes each record."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
-        self.records: list[Record] = []
         self.began = time.monotonic()
         self.lines: Lines | None = None
+
+    def keep(self, record: Record) -> None:
+        """Takes the record of a trial that is on disk."""
+        raise NotImplementedError
+
+    def trial_started(self, trial: PlannedTrial) -> None:
+        """A trial begins."""
+        self.progress.trial_started(trial)
+
+    def trial_finished(self, record: Record) -> None:
+        """A trial is judged and on disk."""
+        self.keep(record)
+        if self.lines:
+            self.lines.write(record)
+        self.progress.trial_finished(record)
+
+    def note(self, text: str) -> None:
+        """Something that the reader should know."""
+        self.progress.print(one_line(text, most=2000))
+
+
+class _ScenarioWatcher(Watcher):
+    """That of a scenario: keeps the records."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__(progress)
+        self.records: list[Record] = []
 
     def started(self, plan: Plan) -> None:
         self.began = time.monotonic()
@@ -150,17 +176,8 @@ class _Watcher:
         self.note(f"{plan.scenario.name}: {cells} cells, {len(plan.trials)} trials, seed {plan.seed}")
         self.progress.started(len(plan.trials))
 
-    def trial_started(self, trial: PlannedTrial) -> None:
-        self.progress.trial_started(trial)
-
-    def trial_finished(self, record: Record) -> None:
+    def keep(self, record: Record) -> None:
         self.records.append(record)
-        if self.lines:
-            self.lines.write(record)
-        self.progress.trial_finished(record)
-
-    def note(self, text: str) -> None:
-        self.progress.print(one_line(text, most=2000))
 
 
 @contextlib.contextmanager

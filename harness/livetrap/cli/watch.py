@@ -16,13 +16,13 @@ import typer
 from rich.console import Console
 
 from livetrap import campaign, disturb, disturbances, host, watching
-from livetrap.cli.campaigning import INTERRUPTED, SEEDS, check_record, ended_like_ctrl_c
+from livetrap.cli.campaigning import INTERRUPTED, SEEDS, Watcher, check_record, ended_like_ctrl_c
 from livetrap.cli.watch_options import assignments, check, duration, each
 from livetrap.errors import HarnessError
-from livetrap.model import Frozen, PlannedTrial, Record
-from livetrap.report.lines import STDOUT, Lines, open_lines
+from livetrap.model import Frozen, Record
+from livetrap.report.lines import STDOUT, open_lines
 from livetrap.report.progress import Progress, open_progress
-from livetrap.report.text import console, one_line, plural
+from livetrap.report.text import console, plural
 from livetrap.report.watch import Tally, command_text, print_watch, print_watch_end
 from livetrap.store import Store, default_path
 from livetrap.targets.command import resolve
@@ -150,7 +150,7 @@ def _carry_out(watch: Watch, *, db: str | None, json: str | None, line: str) -> 
     """Runs the watch; progress goes to standard error."""
     path = Path(db) if db is not None else default_path(f"watch-{watch.name}", now=datetime.datetime.now(datetime.UTC))
     progress = open_progress(sys.stderr)
-    listener = _Listener(progress)
+    listener = _WatchWatcher(progress)
     interrupted, failure = False, None
     opened = open_lines(json) if json else contextlib.nullcontext()
     with contextlib.closing(progress), Store.open(path) as store, opened as lines:
@@ -192,14 +192,12 @@ def _conclude(done: _Done, out: Console) -> int:
     return INTERRUPTED if interrupted else watching.exit_status(done.tally.counts)
 
 
-class _Listener:
-    """Hands what the campaign tells to the progress and to the JSON lines, and counts."""
+class _WatchWatcher(Watcher):
+    """That of a watch: counts."""
 
     def __init__(self, progress: Progress) -> None:
-        self.progress = progress
+        super().__init__(progress)
         self.tally = Tally()
-        self.began = time.monotonic()
-        self.lines: Lines | None = None
 
     def started(self, watch: Watch) -> None:
         """The watch begins."""
@@ -214,17 +212,6 @@ class _Listener:
             self.note(f"skipped: --disturb {text}: {reason}")
         self.progress.started(total, for_s=watch.options.for_s)
 
-    def trial_started(self, trial: PlannedTrial) -> None:
-        """A trial begins."""
-        self.progress.trial_started(trial)
-
-    def trial_finished(self, record: Record) -> None:
-        """A trial is judged and on disk."""
+    def keep(self, record: Record) -> None:
+        """Counts it."""
         self.tally.add(record)
-        if self.lines:
-            self.lines.write(record)
-        self.progress.trial_finished(record)
-
-    def note(self, text: str) -> None:
-        """Something that the reader should know."""
-        self.progress.print(one_line(text, most=2000))

@@ -61,7 +61,7 @@ def role_of(track: Track, state: State) -> tuple[Role, WakeSource | None]:
     if spins_in_bursts(track, state):
         return Role.SPINNING, None
     if track.awake:
-        if polls_by_timer(track, state) and not over_allowance(track, state.rules):
+        if polls_by_timer(track, state):
             return Role.POLLING, WakeSource.TIMER
         return _awake(track, state), _released_by(track)
     if track.state is ThreadState.UNINTERRUPTIBLE:
