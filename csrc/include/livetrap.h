@@ -30,7 +30,7 @@
 #define LIVETRAP_H
 
 #if defined(__linux__) && !defined(_DEFAULT_SOURCE)
-#define _DEFAULT_SOURCE /* under -std=c11, pread and syscall are hidden without; include this header first there */
+#define _DEFAULT_SOURCE /* under -std=c11, pread and syscall are hidden without */
 #endif
 #include <fcntl.h>
 #include <pthread.h>
@@ -43,6 +43,20 @@
 #include <unistd.h>
 #if defined(__linux__)
 #include <sys/syscall.h>
+#endif
+#if defined(__GLIBC__) && !defined(__USE_MISC)
+/* Under -std=c11, and a header of the system was included before this one: what it has hidden. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern long syscall(long number, ...);
+extern ssize_t pread(int fd, void *buffer, size_t size, off_t offset);
+#ifdef __cplusplus
+}
+#endif
+#endif
+#ifndef O_CLOEXEC
+#define O_CLOEXEC 02000000 /* hidden likewise */
 #endif
 
 #ifdef __cplusplus

@@ -5,19 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 from livetrap import evidence
-from livetrap.model import HANGS, Frozen, Judgement, PlannedTrial, Verdict
+from livetrap.model import HANGS, Frozen, Judgement, PlannedTrial, Role, Verdict, WakeSource
 from livetrap.trial import Aftermath, Outcome, Watch
 
 STACKS_S = 8.0
 SITES_S = 3.0
 CORE_S = 60.0
 HOOK_S = 60.0
+MOST_CORES = 4
 WITH_STACKS = HANGS | {Verdict.SLOW, Verdict.WAITING}
 """Verdicts on a command whose stacks are worth their time."""
 
 
 class KernelCare(Frozen):
     """Of kernels: where they spin. Their threads say what they wait for, so no debugger is asked."""
+
+    takes_time: bool = False
 
     def alive(self, _trial: PlannedTrial, _judgement: Judgement, _watch: Watch) -> Aftermath:
         """Nothing is done while it burns the CPUs."""
@@ -38,6 +41,7 @@ class KernelCare(Frozen):
 class CommandCare(Frozen, kw_only=True):
     """Of commands: where they spin and the stacks of all threads; on a hang also what the user asked for."""
 
+    takes_time: bool = True
     on_hang: str = ""
     leave: bool = False
     core: bool = False
@@ -59,9 +63,17 @@ class CommandCare(Frozen, kw_only=True):
         if self.on_hang:
             found["on_hang"] = evidence.run_hook(self.on_hang, watch.pid, deadline_s=HOOK_S)
         if self.core:
-            found["core"] = evidence.dump_core(watch.pid, self.folder, deadline_s=CORE_S)
+            pids = dict.fromkeys(_hung(judgement) or [watch.pid])
+            cores = [evidence.dump_core(pid, self.folder, deadline_s=CORE_S) for pid in [*pids][:MOST_CORES]]
+            found["core"] = ", ".join(cores)
         return Aftermath(evidence=found, leave=self.leave)
 
     def gone(self, _trial: PlannedTrial, _outcome: Outcome) -> dict[str, object]:
         """Nothing is left to be done."""
         return {}
+
+
+def _hung(judgement: Judgement) -> list[int]:
+    """Processes with a thread that spins; where none does, those with one that sleeps for good."""
+    spinning = [thread.id.pid for thread in judgement.threads if thread.role is Role.SPINNING]
+    return spinning or [thread.id.pid for thread in judgement.threads if thread.wake is WakeSource.NONE]

@@ -9,7 +9,7 @@ import msgspec
 
 from livetrap import evidence
 from livetrap.attached import Attached
-from livetrap.model import Gaps, Rules
+from livetrap.model import Gaps, Rules, ThreadId, Verdict
 from livetrap.observe import thread_name
 from livetrap.targets.process import RunningProcess
 from livetrap.trial import Watch
@@ -24,15 +24,16 @@ def attach(pid: int, *, for_s: float, stacks: bool, note: Callable[[str], None])
     process that is not there, or that may not be inspected.
     """
     owner = RunningProcess.open(pid)
+    name = thread_name(ThreadId(pid, pid))
     watch = Watch(
         pid, time.monotonic_ns(), rules=Rules(limit_s=for_s), gaps=Gaps(), page=None, owner=owner, progress=""
     )
     try:
         judgement = watch.run()
         if watch.exit is not None:
-            reason = "it ended while it was watched; its exit status is its parent's to see"
-            judgement = msgspec.structs.replace(judgement, reason=reason)
-            return Attached(judgement=judgement, events=tuple(watch.events), names={}, evidence={})
+            reason = "it ended while it was watched, and how, only its parent can see"
+            judgement = msgspec.structs.replace(judgement, verdict=Verdict.INCONCLUSIVE, reason=reason)
+            return Attached(judgement=judgement, events=tuple(watch.events), names={str(pid): name}, evidence={})
         names = {str(id_.tid): thread_name(id_) for id_ in watch.threads}
         if stacks:
             note("reading the stacks of all threads: this stops the process for a moment, and can end a hang")

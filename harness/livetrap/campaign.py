@@ -8,7 +8,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from livetrap import host, resources, watching
 from livetrap.aftermath import CommandCare, KernelCare
@@ -40,6 +40,9 @@ class Listener(Protocol[PlanSeen_contra]):
     def trial_started(self, trial: PlannedTrial) -> None:
         """A trial begins."""
 
+    def trial_judged(self, record: Record) -> None:
+        """A trial is judged and on disk, and evidence is still taken of it; `trial_finished` follows."""
+
     def trial_finished(self, record: Record) -> None:
         """A trial is judged, reaped and on disk."""
 
@@ -68,7 +71,11 @@ def run(prepared: Prepared, *, store: Store, listener: Listener[Plan], command: 
     listener.started(planned)
     ledger = _Ledger(prepared, store=store, listener=listener, command=command)
     care = KernelCare() if prepared.kernel else CommandCare()
-    with Crew(care=care) as crew, contextlib.closing(crew.outcomes(ledger.works(iter(planned.trials)))) as outcomes:
+    with (
+        ledger,
+        Crew(care=care, judged=ledger.enter_early) as crew,
+        contextlib.closing(crew.outcomes(ledger.works(iter(planned.trials)))) as outcomes,
+    ):
         for work, outcome in outcomes:
             ledger.enter(work, outcome)
 
@@ -103,10 +110,15 @@ def watch(planned: Watch, *, store: Store, listener: Listener[Watch], command: s
         care=CommandCare(
             on_hang=options.on_hang, leave=options.leave, core=options.core, folder=store.path.absolute().parent
         ),
+        judged=ledger.enter_early,
         jobs=options.jobs,
         share=lambda trial, place: watching.confined(trial, shares[place], whole=planned.topology),
     )
-    with crew, contextlib.closing(crew.outcomes(ledger.works(_until(watching.trials(planned), end)))) as outcomes:
+    with (
+        ledger,
+        crew,
+        contextlib.closing(crew.outcomes(ledger.works(_until(watching.trials(planned), end)))) as outcomes,
+    ):
         for work, outcome in outcomes:
             record = ledger.enter(work, outcome)
             if planned.ends_at(record.verdict):
@@ -131,6 +143,17 @@ class _Ledger:
         self._command = command
         self._repeat = repeat
         self._gaps: dict[str, float] = {}
+        self._early: dict[int, Record] = {}
+        """By the trial's ordinal: on disk, and not yet finished."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Trials that were judged count, though the taking of evidence was interrupted."""
+        for record in self._early.values():
+            self._listener.trial_finished(record)
+        self._early.clear()
 
     def works(self, trials: Iterator[PlannedTrial]) -> Iterator[Work]:
         """Each trial when it is its turn."""
@@ -145,9 +168,30 @@ class _Ledger:
             )
             yield Work(trial=trial, job=job)
 
+    def enter_early(self, work: Work, outcome: Outcome) -> None:
+        """Stores what is known of a trial that is judged, before evidence is taken, which may be interrupted."""
+        record = self._add(work, outcome)
+        self._early[work.trial.ordinal] = record
+        self._listener.trial_judged(record)
+
     def enter(self, work: Work, outcome: Outcome) -> Record:
         """Stores what came of a trial, and tells the listener."""
         trial, gaps = work.trial, work.job.gaps
+        early = self._early.get(trial.ordinal)
+        if early is None:
+            record = self._add(work, outcome)
+        else:
+            record = record_of(trial, outcome, id_=early.id, compiler=early.compiler)
+            self._store.amend(record)
+            del self._early[trial.ordinal]
+        if record.verdict is Verdict.PASSED:
+            longest = max(gaps.cell_s, record.longest_stall_s, self._gaps.get(trial.cell_key, 0.0))
+            self._gaps[trial.cell_key] = longest
+        self._listener.trial_finished(record)
+        return record
+
+    def _add(self, work: Work, outcome: Outcome) -> Record:
+        trial = work.trial
         compiler = self._prepared.compiler(trial) if self._prepared else ""
         record = record_of(trial, outcome, id_=self._store.next_id(), compiler=compiler)
         self._store.add(
@@ -156,15 +200,11 @@ class _Ledger:
                 trial, built=work.job.built, compiler=compiler, command=self._command, repeat=self._repeat(trial)
             ),
             rules=trial.rules,
-            gaps=gaps,
+            gaps=work.job.gaps,
             judgement=outcome.judgement,
             events=outcome.events if outcome.suspect else outcome.events[-LAST_LOOKS:],
             suspect=outcome.suspect,
         )
-        if record.verdict is Verdict.PASSED:
-            longest = max(gaps.cell_s, record.longest_stall_s, self._gaps.get(trial.cell_key, 0.0))
-            self._gaps[trial.cell_key] = longest
-        self._listener.trial_finished(record)
         return record
 
 

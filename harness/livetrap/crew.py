@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import queue
 import threading
 from collections.abc import Callable, Generator, Iterator
 from typing import Protocol
@@ -20,11 +21,19 @@ from livetrap.trial import Aftermath, Disturbing, Job, Outcome, Watch, run_trial
 class Care(Protocol):
     """What is done about a target that was still there at its verdict."""
 
+    @property
+    def takes_time(self) -> bool:
+        """`alive` may take seconds."""
+
     def alive(self, trial: PlannedTrial, judgement: Judgement, watch: Watch, /) -> Aftermath:
         """What is done while it is."""
 
     def gone(self, trial: PlannedTrial, outcome: Outcome, /) -> dict[str, object]:
         """What is found out once nothing of it is left, as more evidence."""
+
+
+EARLY_S = 0.1
+"""So often it is asked, while trials run side by side, whether one of them is judged already."""
 
 
 class Work(Frozen, kw_only=True):
@@ -37,7 +46,8 @@ class Work(Frozen, kw_only=True):
 class Worker:
     """Runs one trial at a time. Its supervisor is made when it is needed, and made again when it was lost."""
 
-    def __init__(self, *, care: Care, cancelled: Callable[[], bool]) -> None:
+    def __init__(self, *, care: Care, judged: Callable[[Work, Outcome], None], cancelled: Callable[[], bool]) -> None:
+        self._judged = judged
         self._care = care
         self._cancelled = cancelled
         self._supervisor: Supervisor | None = None
@@ -58,6 +68,7 @@ class Worker:
                 job,
                 supervisor=self._supervisor,
                 disturb=lambda watch, launched: _disturbing(trial, watch, launched, self._herd),
+                judged=lambda outcome: self._judged(work, outcome) if self._care.takes_time else None,
                 after=lambda judgement, watch: self._care.alive(trial, judgement, watch),
                 cancelled=self._cancelled,
             )
@@ -111,12 +122,16 @@ class Crew:
         self,
         *,
         care: Care,
+        judged: Callable[[Work, Outcome], None],
         jobs: int = 1,
         share: Callable[[PlannedTrial, int], PlannedTrial] = lambda trial, _: trial,
     ) -> None:
         self._stop = threading.Event()
         self._share = share
-        self._workers = [Worker(care=care, cancelled=self._stop.is_set) for _ in range(jobs)]
+        self._tell = judged
+        self._early: queue.SimpleQueue[tuple[Work, Outcome]] = queue.SimpleQueue()
+        early = judged if jobs == 1 else self._note_early
+        self._workers = [Worker(care=care, judged=early, cancelled=self._stop.is_set) for _ in range(jobs)]
 
     def __enter__(self) -> Crew:
         return self
@@ -127,12 +142,22 @@ class Crew:
             worker.close()
 
     def outcomes(self, works: Iterator[Work]) -> Generator[tuple[Work, Outcome], None, None]:
-        """Each trial with what came of it, as they end. Close it to end those that still run, untold."""
+        """Each trial with what came of it, as they end. Close it to end those that still run, untold.
+
+        What is judged, but still has evidence taken of it, has been told to `judged` before."""
         if len(self._workers) == 1:
             for work in works:
                 yield work, self._workers[0].run(work)
             return
         yield from self._side_by_side(works)
+
+    def _note_early(self, work: Work, outcome: Outcome) -> None:
+        """Called by a worker's thread; the campaign hears of it in its own."""
+        self._early.put((work, outcome))
+
+    def _tell_early(self) -> None:
+        while not self._early.empty():
+            self._tell(*self._early.get())
 
     def _side_by_side(self, works: Iterator[Work]) -> Generator[tuple[Work, Outcome], None, None]:
         pool = concurrent.futures.ThreadPoolExecutor(len(self._workers), thread_name_prefix="livetrap")
@@ -151,7 +176,10 @@ class Crew:
                     running[pool.submit(self._workers[place].run, work)] = (place, work)
                 if not running:
                     break
-                done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+                done, _ = concurrent.futures.wait(
+                    running, timeout=EARLY_S, return_when=concurrent.futures.FIRST_COMPLETED
+                )
+                self._tell_early()
                 for future in done:
                     place, work = running.pop(future)
                     idle.append(place)

@@ -103,6 +103,8 @@ def parse(text: str) -> Disturbance:
     words = [word.strip() for word in text.split("+")]
     if words in ([""], ["none"]):
         return Disturbance()
+    if "none" in words:
+        raise HarnessError(f"disturbance {text!r}: none cannot be joined with others; take out one of the two")
     parts = tuple(_part(word, text) for word in words)
     kinds = [part.kind for part in parts]
     twice = next((kind for kind in kinds if kinds.count(kind) > 1), None)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from livetrap import placeholders
+from livetrap import expressions, placeholders
 from livetrap.errors import HarnessError, nearest
 from livetrap.model import CommandSpec, Value
 from livetrap.scenario_model import ALIGNS, KERNEL_AXES, Scenario, Target, axes_of, parameters_of
@@ -99,6 +99,7 @@ def _problems(scenario: Scenario) -> Iterator[Problem]:
         if unknown:
             hint = nearest(unknown[0], known)
             yield key, f"unknown placeholder {{{unknown[0]}}}; {hint}; for braces write {{{{{unknown[0]}}}}}"
+    yield from _unused_problems(scenario)
     yield from _package_problems(target)
 
 
@@ -110,9 +111,9 @@ def _progress_problem(progress: str) -> str:
     if not expression:
         return "regex: has no expression; write e.g. 'regex:^step [0-9]+'"
     try:
-        re.compile(expression.encode())
-    except (re.error, OverflowError, RecursionError) as error:
-        return f"{progress!r}: no regular expression: {error}"
+        expressions.compiled(expression)
+    except HarnessError as error:
+        return f"{progress!r}: {error}"
     return ""
 
 
@@ -130,6 +131,19 @@ def _axis_problems(scenario: Scenario) -> Iterator[Problem]:
                 yield f"{key}.{name}", "is for a kernel; a command is not built, and waits in its own way"
             if name in OWN_PLACEHOLDERS:
                 yield f"{key}.{name}", f"cannot be one: {{{name}}} is livetrap's own"
+
+
+def _unused_problems(scenario: Scenario) -> Iterator[Problem]:
+    """Parameters that stand nowhere in what is run, unless another variant varies them: most likely a slip."""
+    used = {name for _key, text, _known in _texts(scenario) for name in placeholders.names(text)}
+    tables = {"target.parameters": scenario.target.parameters}
+    for variant, one in scenario.variants.items():
+        used |= axes_of(scenario, one).keys()
+        tables[f"variants.{variant}.parameters"] = one.parameters
+    for key, table in tables.items():
+        for name in table:
+            if name not in used:
+                yield f"{key}.{name}", f"the command has no {{{name}}}; put it where the value belongs, or take it out"
 
 
 def _texts(scenario: Scenario) -> Iterator[tuple[str, str, set[str]]]:

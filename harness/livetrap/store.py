@@ -177,6 +177,11 @@ class Store:
         with told(self.path):
             self._connection.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
+    def amend(self, record: Record) -> None:
+        """Replaces the record of a trial that was added: more is known of it, and its verdict is the same."""
+        with told(self.path):
+            self._connection.execute("UPDATE trials SET record = ? WHERE id = ?", (_json(record), record.id))
+
     def records(self, campaign: int | None = None) -> Iterator[Record]:
         """The records of one campaign, or of all, by id."""
         where, values = ("", ()) if campaign is None else (" WHERE campaign = ?", (campaign,))

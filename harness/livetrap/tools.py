@@ -1,7 +1,7 @@
 """Runs a tool of the system (addr2line, a debugger, a user's hook) so that it can neither hang nor flood us.
 
 Each runs in a session of its own, with an empty stdin, for a limited time, and its whole process group is killed when
-that is over or when it has ended. Its output is bounded and made harmless.
+that is over, when it has ended, or when we are gone, by whatever. Its output is bounded and made harmless.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ MOST_BYTES = 1 << 20
 _CHUNK = 1 << 16
 _TICK_MS = 5
 _KILL_S = 2.0
+# Ends when we have ended, and takes the group with it.
+_GUARD = 'read _; kill -KILL -- "-$1" 2>/dev/null'
 # Debuggers load and show files that a target names: none from the network, and in words that can be read again.
 _ENVIRONMENT = {"DEBUGINFOD_URLS": "", "LC_ALL": "C.UTF-8", "TERM": "dumb"}
 
@@ -95,11 +97,13 @@ def run(
             return Ran(status=127, why=str(getattr(error, "strerror", None) or error))
         finally:
             os.close(theirs)
+        guard = None
         try:
             _limit(process.pid, memory_bytes)
+            guard = _guard(process.pid)
             late = _take(ours, process, kept, began + deadline_s)
         finally:
-            _end(process)
+            _end(process, guard)
     finally:
         os.close(ours)
     status = -signal.SIGKILL if process.returncode is None else process.returncode
@@ -172,8 +176,26 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
     return process.poll() is not None
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _guard(group: int) -> subprocess.Popen[bytes] | None:
+    with contextlib.suppress(OSError):
+        return subprocess.Popen(
+            ["/bin/sh", "-c", _GUARD, "livetrap-guard", str(group)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    return None
+
+
+def _end(process: subprocess.Popen[bytes], guard: subprocess.Popen[bytes] | None) -> None:
+    """Ends the group, and its guard before its number may become another's."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
+    if guard is not None:
+        guard.kill()
+        guard.wait()
+        if guard.stdin:
+            guard.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_KILL_S)

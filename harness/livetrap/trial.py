@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+import msgspec
+
 from livetrap import judge
 from livetrap.build import Built
 from livetrap.model import (
@@ -250,13 +252,14 @@ def run_trial(
     *,
     supervisor: Supervisor,
     disturb: Callable[[Watch, Launched], Disturbing | None] = lambda _watch, _launched: None,
+    judged: Callable[[Outcome], None] = lambda _outcome: None,
     after: Callable[[Judgement, Watch], Aftermath] = lambda _judgement, _watch: Aftermath(),
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Runs one trial to its verdict and leaves nothing of it behind, unless `after` says so.
 
-    `after` is called with a target that is still alive at its verdict. Raises HarnessError where the target could not
-    be started or the supervisor was lost.
+    With a target that is still alive at its verdict, `judged` is called with what is known by then; `after` may then
+    take its time. Raises HarnessError where the target could not be started or the supervisor was lost.
     """
     slots = COMMAND_SLOTS if trial.command else trial.threads + SPARE_SLOTS
     with Page.create(slots) as page:
@@ -279,6 +282,7 @@ def run_trial(
             if disturbing:
                 disturbing.stop()
             if watch.exit is None:
+                judged(_outcome(settled, watch, launched, job, supervisor))
                 aftermath = after(settled, watch)
         finally:
             if disturbing:
@@ -293,20 +297,27 @@ def run_trial(
             evidence["disturbance"] = disturbing.note
         if left:
             evidence["left"] = list(left)
-        return Outcome(
-            judgement=settled,
-            events=tuple(watch.events),
-            gaps=job.gaps,
-            wall_s=(settled.settled_ns - launched.started_ns) / 1e9,
+        return msgspec.structs.replace(
+            _outcome(settled, watch, launched, job, supervisor),
             reap_s=swept.took_s if swept else 0.0,
             killed=swept.killed if swept else 0,
-            exit=watch.exit,
-            output=supervisor.output_tail() if settled.verdict != "passed" else "",
-            modules=watch.modules,
-            listings=watch.listings,
             evidence=evidence,
-            suspect=watch.suspect,
         )
+
+
+def _outcome(settled: Judgement, watch: Watch, launched: Launched, job: Job, supervisor: Supervisor) -> Outcome:
+    """What is known once it is judged."""
+    return Outcome(
+        judgement=settled,
+        events=tuple(watch.events),
+        gaps=job.gaps,
+        wall_s=(settled.settled_ns - launched.started_ns) / 1e9,
+        exit=watch.exit,
+        output=supervisor.output_tail() if settled.verdict != "passed" else "",
+        modules=watch.modules,
+        listings=watch.listings,
+        suspect=watch.suspect,
+    )
 
 
 def _launch(trial: PlannedTrial, job: Job, *, page: Page, supervisor: Supervisor) -> Launched:

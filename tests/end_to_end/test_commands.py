@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from livetrap.store import Store
 from livetrap.targets.reaping import TOKEN
 from tests.end_to_end.hogs import hogs
 from tests.end_to_end.running import Finished, livetrap, marked, start, survivors
@@ -113,6 +114,9 @@ HEALTHY = {
     "spin-ping-pong": {"passed"},
     "condition-ping-pong": {"passed"},
     "idle-pool": {"passed"},
+    "mutex-as-semaphore": {"passed"},
+    "burner": {"passed"},
+    "late-flag": {"passed"},
     "naps": {"passed"},
     "poll-loop": {"passed"},
     "server": {"passed"},
@@ -223,3 +227,25 @@ def test_a_killed_watch_leaves_nothing(bin_: Path, tmp_path: Path) -> None:
         process.kill()
         process.communicate()
     assert not survivors(mark)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_hang_is_on_record_before_its_evidence_is_taken(bin_: Path, tmp_path: Path, number: signal.Signals) -> None:
+    mark = f"early-{number}"
+    words = ("watch", "--timeout", "20", *STALL, "--db", tmp_path / "w.db", "--on-hang", "sleep 60")
+    process = start(*words, "--", bin_ / "hangs", "deadlock", mark=mark, folder=tmp_path)
+    try:
+        assert process.stderr is not None
+        told = next((line for line in process.stderr if "it is on record" in line), "")
+        assert "deadlock (proven)" in told
+        process.send_signal(number)
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == (130 if number is signal.SIGINT else -9)
+        assert number is signal.SIGKILL or "hung 1 of 1" in out
+    finally:
+        process.kill()
+        process.communicate()
+        left = survivors(mark)
+    assert not left, "nor is the hook"
+    with Store.open(tmp_path / "w.db", create=False) as store:
+        assert [record.verdict for record in store.records()] == ["deadlock"]

@@ -7,7 +7,18 @@ import dataclasses
 import msgspec
 import pytest
 
-from livetrap.model import Certainty, Loop, LoopKind, Mark, PolledWord, Rules, ThreadState, Verdict, WakeSource
+from livetrap.model import (
+    Certainty,
+    Loop,
+    LoopKind,
+    Mark,
+    PolledWord,
+    Rules,
+    ThreadState,
+    Verdict,
+    WaitKind,
+    WakeSource,
+)
 from tests.judge.world import PID, Now, Thread, World, computer, looper, poller, sleeper, then, word
 
 SILENT = Rules(limit_s=12)
@@ -35,11 +46,21 @@ def test_the_same_where_no_registers_may_be_read_is_slow_and_says_why() -> None:
     assert "not permitted" in got.reason
 
 
-def test_an_endless_loop_beside_one_in_accept_is_proven_and_names_it() -> None:
+def test_an_endless_loop_beside_one_in_accept_is_told_at_the_limit_and_names_it() -> None:
     accepts = sleeper(WakeSource.OUTSIDE, mark=Mark.NONE, slot=False)
     got = World([accepts, looper(LoopKind.ENDLESS)], slots=False, rules=SILENT).judge()
-    assert (got.verdict, got.certainty) == (Verdict.LIVELOCK, Certainty.PROVEN)
+    assert (got.verdict, got.certainty, got.rule) == (Verdict.LIVELOCK, Certainty.OBSERVED, "limit-7")
     assert [id_.tid for id_ in got.wakeable] == [PID]
+
+
+def test_an_endless_loop_that_another_may_end_when_its_timer_ends_is_slow() -> None:
+    naps = sleeper(WakeSource.TIMER, mark=Mark.NONE, slot=False)
+    assert World([naps, looper(LoopKind.ENDLESS)], slots=False, rules=SILENT).judge().verdict is Verdict.SLOW
+
+
+def test_an_endless_loop_that_an_alarm_may_end_is_told_at_the_limit() -> None:
+    got = World([looper(LoopKind.ENDLESS)], slots=False, rules=SILENT, timers=(PID,)).judge()
+    assert (got.certainty, got.rule) == (Certainty.OBSERVED, "limit-7")
 
 
 @pytest.mark.parametrize("kind", [LoopKind.COMPUTE, LoopKind.UNKNOWN])
@@ -96,6 +117,14 @@ def test_a_fixed_poll_beside_a_timer_is_told_at_the_limit() -> None:
     timer = poller(1000, slot=False)
     got = World([looper(LoopKind.POLL), timer], slots=False, rules=SILENT).judge()
     assert (got.verdict, got.rule) == (Verdict.LIVELOCK, "limit-7")
+
+
+@pytest.mark.parametrize("mark", [Mark.NONE, Mark.WAIT])
+def test_one_that_sleeps_by_a_timer_that_has_not_ended_may_still_come(mark: Mark) -> None:
+    naps = sleeper(WakeSource.TIMER, mark=mark, kind=WaitKind.TIMED, slot=False)
+    got = World([looper(LoopKind.POLL), naps], slots=False, rules=SILENT).judge()
+    assert (got.verdict, got.rule) == (Verdict.SLOW, "limit-9")
+    assert f"thread {PID + 1}" in got.reason
 
 
 def test_a_caller_that_beat_before_and_spins_without_a_mark_is_caught_within_four_seconds() -> None:
@@ -177,6 +206,39 @@ def test_a_cycle_that_was_read_of_a_thread_that_runs_is_none() -> None:
 
 
 def test_one_that_waits_for_its_own_mutex_is_a_cycle() -> None:
-    got = World([LOCKED, poller(1000, slot=False)], slots=False, rules=SILENT, cycle=(0,)).judge()
+    got = World([LOCKED, JOINS], slots=False, rules=SILENT, cycle=(0,)).judge()
     assert got.certainty is Certainty.PROVEN
     assert "owns itself" in got.reason
+
+
+@pytest.mark.parametrize("beside", [poller(1000, slot=False), computer(mark=Mark.NONE, slot=False)])
+def test_one_that_waits_for_its_own_mutex_may_use_it_as_a_semaphore(beside: Thread) -> None:
+    world = World([LOCKED, beside], slots=False, rules=SILENT, cycle=(0,), ends_at_ms=8000)
+    assert world.judge().verdict is Verdict.PASSED
+    told = World([LOCKED, beside], slots=False, rules=SILENT, cycle=(0,)).judge()
+    assert (told.verdict, told.certainty) == (Verdict.DEADLOCK, Certainty.OBSERVED)
+
+
+def test_a_cycle_that_a_handler_may_jump_out_of_is_told_at_the_limit() -> None:
+    got = World([LOCKED, LOCKED], slots=False, rules=SILENT, cycle=(0, 1), timers=(PID,)).judge()
+    assert (got.verdict, got.certainty) == (Verdict.DEADLOCK, Certainty.OBSERVED)
+    assert got.stall_s > 11
+
+
+def test_a_cycle_in_a_child_whose_parent_may_kill_it_is_told_at_the_limit() -> None:
+    parent = _elsewhere(sleeper(WakeSource.TIMER, mark=Mark.NONE, slot=False))
+    got = World([LOCKED, LOCKED, parent], slots=False, rules=SILENT, cycle=(0, 1)).judge()
+    assert (got.verdict, got.certainty) == (Verdict.DEADLOCK, Certainty.OBSERVED)
+    waits = _elsewhere(LOCKED)
+    got = World([LOCKED, LOCKED, waits], slots=False, rules=SILENT, cycle=(0, 1)).judge()
+    assert got.certainty is Certainty.PROVEN
+
+
+def _elsewhere(thread: Thread) -> Thread:
+    """The same in another process of the tree."""
+    return lambda t: dataclasses.replace(thread(t), pid=PID + 50)
+
+
+def test_one_that_is_done_and_computes_on_has_not_exited() -> None:
+    got = World([looper(LoopKind.POLL), computer(mark=Mark.DONE)], rules=Rules(limit_s=5), ends_at_ms=4000).judge()
+    assert got.verdict is Verdict.PASSED

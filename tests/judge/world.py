@@ -57,6 +57,7 @@ class Now:
     slot: bool = True
     gone: bool = False
     loop: Loop | None = None
+    pid: int = PID
 
 
 Thread = Callable[[float], Now]
@@ -248,7 +249,7 @@ class World:
 
 
 def _reading(index: int, now: Now, *, slots: bool) -> ThreadReading:
-    id_ = ThreadId(pid=PID, tid=PID + index)
+    id_ = ThreadId(pid=now.pid, tid=PID + index)
     slot = Slot(
         index=index,
         generation=1,

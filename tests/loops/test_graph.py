@@ -17,7 +17,7 @@ SELF: Graph = {0: (1,), 1: (1,)}
 
 
 def _loops(ways: Graph, pc: int, entry: int = 0) -> list[tuple[int, set[int]]]:
-    return list(loops_around(ways, entry=entry, pc=pc))
+    return [(each.head, each.body) for each in loops_around(ways, entry=entry, pc=pc)]
 
 
 @pytest.mark.parametrize(

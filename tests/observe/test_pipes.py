@@ -92,3 +92,26 @@ def test_processes_are_looked_through_once(proc: Path) -> None:
     process(proc, 9, "pipe:[1]")
     assert known.has_none(["pipe:[1]"])
     assert not outside(proc, 7).has_none(["pipe:[1]"])
+
+
+def foreign(proc: Path, *tree_pids: int) -> Outside:
+    return Outside(tree_pids, deadline_ns=time.monotonic_ns() + SOON_NS, proc=str(proc), foreign=True)
+
+
+@pytest.mark.parametrize(("namespace", "known"), [("pid:[4026531836]", True), ("pid:[4026532279]", False)])
+def test_of_a_tree_that_others_started_all_must_be_seen(proc: Path, namespace: str, known: bool) -> None:
+    process(proc, 1, "/dev/null")
+    process(proc, 10, "pipe:[5]")
+    (proc / "7" / "ns").mkdir()
+    (proc / "7" / "ns" / "pid").symlink_to(namespace)
+    assert foreign(proc, 10).has_none(["pipe:[5]"]) is known
+    process(proc, 12, readable=False)
+    assert not foreign(proc, 10).has_none(["pipe:[5]"]), "it may have had the pipe before"
+    assert outside(proc, 10).has_none(["pipe:[5]"])
+
+
+def test_of_a_tree_that_others_started_nothing_is_known_where_others_are_hidden(proc: Path) -> None:
+    process(proc, 10, "pipe:[5]")
+    (proc / "7" / "ns").mkdir()
+    (proc / "7" / "ns" / "pid").symlink_to("pid:[4026531836]")
+    assert not foreign(proc, 10).has_none(["pipe:[5]"])

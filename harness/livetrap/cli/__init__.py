@@ -21,6 +21,7 @@ from livetrap.cli.attach import attach_command
 from livetrap.cli.diagnose import diagnose_command
 from livetrap.cli.doctor import doctor_command
 from livetrap.cli.listing import list_command
+from livetrap.cli.options import no_number
 from livetrap.cli.rejudge import rejudge_command
 from livetrap.cli.run import run_command
 from livetrap.cli.show import show_command
@@ -60,12 +61,14 @@ app = typer.Typer(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line; returns its exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         streams.prepare()
     except HarnessError as error:
         streams.tell(str(error))
-        return error.status
-    return streams.finish(_run(arguments))
+        return bisect_status(error.status) if _bisecting(words) else error.status
+    status = streams.finish(_run(words))
+    return bisect_status(2) if status == streams.BROKEN_PIPE and _bisecting(words) else status
 
 
 @functools.cache
@@ -74,8 +77,7 @@ def _parser() -> Any:
     return typer.main.get_command(app)
 
 
-def _run(arguments: Sequence[str] | None) -> int:
-    words = list(sys.argv[1:] if arguments is None else arguments)
+def _run(words: list[str]) -> int:
     try:
         command = _parser()
         # `obj` travels to the commands: the record holds the command line.
@@ -92,7 +94,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         usage = getattr(error, "format_message", None)
         if usage is not None:  # an error of usage; where its class lives depends on typer's version
-            streams.tell(_usage(str(usage()), getattr(error, "ctx", None)))
+            streams.tell(_usage(str(usage()), getattr(error, "ctx", None), words))
             return bisect_status(2) if _bisecting(words) else 2
         streams.tell(f"internal error: {type(error).__name__}: {error}; please report it ({TRACEBACK}=1 shows where)")
         if os.environ.get(TRACEBACK):
@@ -108,7 +110,10 @@ def _bisecting(words: Sequence[str]) -> bool:
     return words[:1] == ["watch"] and "--bisect" in own
 
 
-def _usage(message: str, context: object) -> str:
+def _usage(message: str, context: object, words: Sequence[str]) -> str:
+    number = no_number(message, words)
+    if number:
+        return number
     unknown = message.removeprefix("No such command '").partition("'")[0] if "No such command" in message else ""
     if unknown:
         return f"unknown command {unknown!r}; {nearest(unknown, COMMANDS)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+import time
 from typing import Annotated
 
 import typer
@@ -15,7 +16,7 @@ from livetrap.cli.watch_options import duration
 from livetrap.errors import HarnessError
 from livetrap.report.attach import exit_status, print_attached, report_of
 from livetrap.report.lines import STDOUT, check_lines, open_lines
-from livetrap.report.text import console, one_line
+from livetrap.report.text import console, one_line, seconds
 from livetrap.scenario_model import MOST_TIMEOUT_S
 
 STACKS_WARNING = (
@@ -47,7 +48,12 @@ def attach_command(
     if stacks:
         note(STACKS_WARNING)
     with ended_like_ctrl_c(), open_lines(json) if json else contextlib.nullcontext() as lines:
-        attached = campaign.attach(pid, for_s=for_s, stacks=stacks, note=note)
+        began = time.monotonic()
+        try:
+            attached = campaign.attach(pid, for_s=for_s, stacks=stacks, note=note)
+        except KeyboardInterrupt:
+            note(f"interrupted after {seconds(time.monotonic() - began)}: nothing is said")
+            raise
         report = report_of(pid, attached)
         if lines:
             lines.write(report)

@@ -19,7 +19,7 @@ from livetrap import scenario as scenario_file
 from livetrap.cli.options import check
 from livetrap.database import SIDE_FILES, check_file, check_name, same_file
 from livetrap.errors import HarnessError
-from livetrap.model import Frozen, PlannedTrial, Record
+from livetrap.model import HANGS, Frozen, PlannedTrial, Record
 from livetrap.plan import Options, Plan
 from livetrap.report.lines import STDOUT, Lines, check_lines, open_lines
 from livetrap.report.progress import Progress, open_progress
@@ -149,8 +149,14 @@ class Watcher:
         """A trial begins."""
         self.progress.trial_started(trial)
 
+    def trial_judged(self, record: Record) -> None:
+        """A trial is judged and on disk, and evidence is still taken of it."""
+        if record.verdict in HANGS:
+            told = f"{record.verdict} ({record.certainty}), {record.shape}"
+            self.note(f"trial {record.id}: {told}; it is on record, and evidence is being taken")
+
     def trial_finished(self, record: Record) -> None:
-        """A trial is judged and on disk."""
+        """A trial is over, and on disk."""
         self.keep(record)
         if self.lines:
             self.lines.write(record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterator, Sequence
 
@@ -16,6 +17,9 @@ _BEFORE_FLAG = re.compile(r",(?=\s*(?:-[A-Za-z]|,|$))")
 """A comma in flags that is no part of one, such as that of -fsanitize=undefined,address."""
 _PASSED_ON = re.compile(r"(?:^|[\s,])-W[lpa],\S*")
 """Such a flag goes on to the next space, with all commas in it."""
+
+_WHOLE = r"[+-]?[0-9]+"
+_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 
 
 def words(name: str, given: Sequence[str] | None) -> tuple[str, ...]:
@@ -62,6 +66,23 @@ def numbers(name: str, given: Sequence[str] | None) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(word) for word in found))
 
 
+def no_number(message: str, words: Sequence[str]) -> str:
+    """One line on an option whose value is not the number that it takes, of what click says of it; empty: it is not so.
+
+    Some versions leave out the value, which is then looked for in the command line, `words`.
+    """
+    found = re.match(
+        r"Invalid value for '(?:-\w, |-\w / )*(--[\w-]+)'.*?\b(integer|number|float)\b", message, re.DOTALL
+    )
+    if not found:
+        return ""
+    option, whole = found[1], found[2] == "integer"
+    given = [word.removeprefix(f"{option}=") for word in words if word.startswith(f"{option}=")]
+    given += [value for name, value in itertools.pairwise(words) if name == option]
+    wrong = next((value for value in given if not re.fullmatch(_WHOLE if whole else _NUMBER, value.strip())), "")
+    return f"{option} {wrong!r}: must be a {'whole ' if whole else ''}number, e.g. {option} 10"
+
+
 def axes(given: Sequence[str] | None) -> dict[str, tuple[Value, ...]]:
     """`name=a,b` of each --axis; one name given twice has the values of both."""
     found: dict[str, tuple[Value, ...]] = {}
@@ -93,7 +114,15 @@ def check(options: Options, *, techniques: Collection[str]) -> None:
     for one in options.flags:
         _check_flags(one, techniques)
     if options.seed is not None:
-        check_seed(options.seed)
+        checked_seed(options.seed)
+
+
+def checked_seed(seed: int) -> None:
+    """Raises HarnessError, with the option's name, for a number that cannot be a seed."""
+    try:
+        check_seed(seed)
+    except HarnessError as error:
+        raise HarnessError(f"--{error}") from None
 
 
 def _check_flags(text: str, techniques: Collection[str]) -> None:

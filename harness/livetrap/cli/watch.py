@@ -49,7 +49,9 @@ def watch_command(  # noqa: PLR0913, PLR0917 - one parameter an option
     ] = None,
     placement: Annotated[List, typer.Option(metavar="free,one-core", help="Where it may run.")] = None,
     disturb_: Annotated[List, typer.Option("--disturb", metavar="none,hogs:2", help="What disturbs it.")] = None,
-    progress: Annotated[str, typer.Option(metavar="output|io|beats|regex:RE", help="What shows that it goes on.")] = "",
+    progress: Annotated[
+        str | None, typer.Option(metavar="output|io|beats|regex:RE", help="What shows that it goes on.")
+    ] = None,
     jobs: Annotated[int, typer.Option(metavar="N", help="Trials side by side.")] = 1,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Do not stop at the first hang.")] = False,
     on_hang: Annotated[
@@ -75,10 +77,10 @@ def watch_command(  # noqa: PLR0913, PLR0917 - one parameter an option
             timeout_s=timeout,
             stall_s=stall,
             startup_s=startup,
-            progress=progress,
+            progress=_filled("progress", progress, what="one of output, io, beats, regex:RE"),
             jobs=jobs,
             keep_going=keep_going,
-            on_hang=_filled("on-hang", on_hang),
+            on_hang=_filled("on-hang", on_hang, what="a command"),
             leave=leave,
             core=core,
             seed=seed,
@@ -108,9 +110,9 @@ def _watched(options: Options, *, db: str | None, json: str | None, line: str) -
         return _conclude(_carry_out(watch, db=db, json=json, line=line), out)
 
 
-def _filled(option: str, text: str | None) -> str:
+def _filled(option: str, text: str | None, *, what: str) -> str:
     if text is not None and not text.strip():
-        raise HarnessError(f"--{option} is empty; give a command, or leave it out")
+        raise HarnessError(f"--{option} is empty; give {what}, or leave it out")
     return text or ""
 
 

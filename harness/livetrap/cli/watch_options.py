@@ -6,12 +6,11 @@ import math
 import re
 from collections.abc import Sequence
 
-from livetrap import disturbances
-from livetrap.cli.options import words
+from livetrap import disturbances, expressions
+from livetrap.cli.options import checked_seed, words
 from livetrap.errors import HarnessError, nearest
 from livetrap.model import Value
 from livetrap.placement import check_strategy
-from livetrap.plan import check_seed
 from livetrap.scenario_check import check_timeout, check_trials
 from livetrap.scenario_model import MOST_TIMEOUT_S
 from livetrap.watching import DISTURBANCE, PLACEMENT, Options, Values
@@ -24,7 +23,7 @@ OURS = "LIVETRAP_"
 """Variables that begin so are the harness's own."""
 
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|m|min|h|d|)", re.ASCII)
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|min|h|d|)", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
@@ -35,7 +34,10 @@ def duration(option: str, text: str, *, most_s: float = MOST_FOR_S) -> float:
     if match is None:
         raise HarnessError(f"--{option} {text!r}: must be a time, e.g. --{option} 90, --{option} 10m or --{option} 2h")
     found = float(match[1]) * _UNITS[match[2]]
-    if not 0 < found <= most_s:
+    if found > most_s:
+        days = most_s / _UNITS["d"]
+        raise HarnessError(f"--{option} {text}: is too long; at most {most_s:.0f} seconds ({days:g}d)")
+    if found <= 0:
         raise HarnessError(f"--{option} {text}: must be more than 0 and at most {most_s:.0f} seconds")
     return found
 
@@ -113,7 +115,7 @@ def _check_numbers(options: Options) -> None:
         if wrong:
             raise HarnessError(f"--{name} {wrong}")
     if options.seed is not None:
-        check_seed(options.seed)
+        checked_seed(options.seed)
 
 
 def _stall_problem(options: Options) -> str:
@@ -132,9 +134,16 @@ def _stall_problem(options: Options) -> str:
 
 def _startup_problem(options: Options) -> str:
     startup_s = options.startup_s
-    if startup_s is None or 0 <= startup_s <= MOST_TIMEOUT_S:
+    if startup_s is None:
         return ""
-    return f"{startup_s:g}: must be seconds from 0 to {MOST_TIMEOUT_S:.0f}"
+    if not 0 <= startup_s <= MOST_TIMEOUT_S:  # also refuses nan
+        return f"{startup_s:g}: must be seconds from 0 to {MOST_TIMEOUT_S:.0f}"
+    if startup_s > options.timeout_s:
+        return (
+            f"{startup_s:g}: must be at most --timeout {options.timeout_s:g}; "
+            f"give --timeout {math.ceil(startup_s)} or more"
+        )
+    return ""
 
 
 def _check_progress(progress: str) -> None:
@@ -143,9 +152,9 @@ def _check_progress(progress: str) -> None:
         if not pattern:
             raise HarnessError("--progress regex: has no expression; give one, e.g. --progress 'regex:^step [0-9]+'")
         try:
-            re.compile(pattern.encode())
-        except (re.error, OverflowError, RecursionError) as error:
-            raise HarnessError(f"--progress {progress}: no regular expression: {error}") from None
+            expressions.compiled(pattern)
+        except HarnessError as error:
+            raise HarnessError(f"--progress {progress}: {error}") from None
     elif progress and (colon or progress not in PROGRESS):
         raise HarnessError(f"--progress {progress!r}: unknown; {nearest(progress, PROGRESS)}")
 

@@ -44,7 +44,7 @@ def _verdict(event: Ended) -> tuple[Verdict, str]:
         return Verdict.FAILED, f"exit status {event.exit_code}"
     if event.team and event.result != RESULT_RIGHT:
         return Verdict.FAILED, "the process ended before its team had finished"
-    return Verdict.PASSED, "finished, result right"
+    return Verdict.PASSED, "finished, result right" if event.team else "ended with status 0"
 
 
 def _signal_name(number: int) -> str:

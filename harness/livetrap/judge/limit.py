@@ -16,6 +16,7 @@ from livetrap.model import (
     ThreadJudgement,
     Verdict,
     WaitKind,
+    WakeSource,
 )
 
 
@@ -38,7 +39,7 @@ def at_limit(
     if shape.stopped or state.suspended_ns > state.window_ns:
         what = f"{shape.stopped} threads are stopped" if shape.stopped else "the machine was suspended"
         return say(Verdict.INCONCLUSIVE, 1, f"{what} at the time limit")
-    if mutex_cycle:  # proven, whatever others do
+    if mutex_cycle:  # whatever other threads do
         settled = settle(state, threads, shape, mutex_cycle=mutex_cycle, any_phase=True)
         assert settled is not None
         return settled
@@ -59,6 +60,11 @@ def at_limit(
         return say(Verdict.SLOW, 6, _computing(busy, state))
     spun = tuple(id_ for id_, track in state.tracks.items() if spun_since_beat(track, state.rules))
     spun = spun or tuple(thread.id for thread in threads if thread.role is Role.SPINNING)
+    due = tuple(thread.id for thread in threads if timer_is_due(thread, state))
+    silent = all(state.tracks[id_].mark is not Mark.WAIT for id_ in spun)  # what they wait for is a guess of ours
+    if spun and due and silent:
+        named = ", ".join(f"thread {id_.tid}" for id_ in due)
+        return say(Verdict.SLOW, 9, f"{len(spun)} spun throughout, and the timer of {named} has not ended yet")
     if spun:
         left = wakeable(threads)
         named = ", ".join([f"thread {id_.tid}" for id_ in left] + [f"process {pid}" for pid in state.timers])
@@ -69,6 +75,11 @@ def at_limit(
     if all(thread.role in {Role.PARKED, Role.POLLING, Role.EXITED} for thread in threads):
         return say(Verdict.WAITING, 8, "asleep at the time limit, and something may still wake it")
     return say(Verdict.SLOW, 9, "unfinished at the time limit, and nothing more can be said")
+
+
+def timer_is_due(thread: ThreadJudgement, state: State) -> bool:
+    """It has slept by one and the same timer since the last beat: what comes when that ends is not known yet."""
+    return thread.role is Role.PARKED and thread.wake is WakeSource.TIMER and state.tracks[thread.id].wakes == 0
 
 
 def starving_threads(state: State) -> tuple[ThreadId, ...]:

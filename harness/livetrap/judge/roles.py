@@ -54,7 +54,7 @@ def _judge(track: Track, state: State) -> ThreadJudgement:
 
 def role_of(track: Track, state: State) -> tuple[Role, WakeSource | None]:
     """The thread's role, and what could still wake or release it."""
-    if track.state is ThreadState.GONE or track.mark is Mark.DONE:
+    if track.state is ThreadState.GONE or (track.mark is Mark.DONE and not works_on(track, state.rules)):
         return Role.EXITED, None
     if track.state is ThreadState.STOPPED:
         return Role.STOPPED, None
@@ -69,6 +69,11 @@ def role_of(track: Track, state: State) -> tuple[Role, WakeSource | None]:
     if track.state is ThreadState.UNKNOWN:
         return Role.UNDECIDED, None
     return _asleep(track, state)
+
+
+def works_on(track: Track, rules: Rules) -> bool:
+    """It says that its work is over, and uses the CPU all the same: another program in its process (exec), say."""
+    return track.awake and track.beat_cpu_ns >= rules.cpu_allowance_ns
 
 
 def spins_in_bursts(track: Track, state: State) -> bool:

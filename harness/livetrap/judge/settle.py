@@ -31,31 +31,29 @@ def settle(
     any_phase: bool = False,
 ) -> Judgement | None:
     """A hang that can be called now; None while anything that is left could end the stall."""
-    if mutex_cycle:
+    final = bool(mutex_cycle) and _is_final(state, threads, mutex_cycle)
+    if final or (mutex_cycle and any_phase):
         return judgement(
             state,
             verdict=Verdict.DEADLOCK,
-            certainty=Certainty.PROVEN,
+            certainty=Certainty.PROVEN if final else Certainty.OBSERVED,
             rule="settle-2",
             reason=_cycle(mutex_cycle),
             threads=threads,
             shape=shape,
         )
+    if not threads or state.timers or not nothing_can_act(threads):
+        return None
     if (endless := _endless(state, threads)) is not None:
-        left = wakeable(threads)
-        named = "; still to be woken: " + ", ".join(f"thread {id_.tid}" for id_ in left) if left else ""
         return judgement(
             state,
             verdict=Verdict.LIVELOCK,
             certainty=Certainty.PROVEN,
             rule="settle-1",
-            reason=f"thread {endless.id.tid} is in a loop that it cannot leave, and nobody else computes{named}",
+            reason=f"thread {endless.id.tid} is in a loop that it cannot leave, and nothing that is left could end it",
             threads=threads,
             shape=shape,
-            wakeable=left,
         )
-    if not threads or state.timers or not nothing_can_act(threads):
-        return None
     spinning = [thread for thread in threads if thread.role is Role.SPINNING]
     parked = [thread for thread in threads if thread.role in {Role.PARKED, Role.POLLING}]
     if spinning:
@@ -100,10 +98,22 @@ def _cycle(owners: tuple[ThreadId, ...]) -> str:
     return f"{len(names)} threads want mutexes of each other, in a cycle: {' -> '.join([*names, names[0]])}"
 
 
+def _is_final(state: State, threads: tuple[ThreadJudgement, ...], owners: tuple[ThreadId, ...]) -> bool:
+    """Nobody can end the cycle: no handler of a timer's signal may jump out of it, no other process may kill it.
+
+    Threads of its own process cannot: only the owner may unlock a mutex. But a single thread that waits for its own may
+    use it as a semaphore, which others post.
+    """
+    if state.timers:
+        return False
+    if len(owners) == 1:
+        return nothing_can_act(threads)
+    pids = {id_.pid for id_ in owners}
+    return nothing_can_act(tuple(thread for thread in threads if thread.id.pid not in pids))
+
+
 def _endless(state: State, threads: tuple[ThreadJudgement, ...]) -> ThreadJudgement | None:
-    """A thread in an endless loop, where nobody else may still act by itself."""
-    if any(thread.role in MAY_STILL_ACT for thread in threads):
-        return None
+    """A thread in an endless loop."""
     found = (thread for thread in threads if thread.role is Role.SPINNING and loops.is_endless(state.tracks[thread.id]))
     return next(found, None)
 

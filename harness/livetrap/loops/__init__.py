@@ -8,6 +8,7 @@ endless: those convict.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from livetrap.loops.callers import calls_above
 from livetrap.loops.classify import Classified, classify
@@ -41,23 +42,30 @@ def find_loop(registers: Registers, read: Read, *, entry_of: EntryOf) -> Found:
 
 def _find(registers: Registers, read: Read, entry_of: EntryOf) -> Found:
     code = Code(arch=registers.arch, read=read, most=MOST_INSTRUCTIONS)
-    counting: Found | None = None
-    for at, body in _candidates(code, registers, read, entry_of):
-        here = classify(registers=registers, code=code, body=body, read=read, at=at)
+    innermost: Found | None = None
+    for candidate in _candidates(code, registers, read, entry_of):
+        here = classify(registers=registers, code=code, body=candidate.body, read=read, at=candidate.at)
         if here.found.kind in {LoopKind.ENDLESS, LoopKind.POLL}:
             return here.found
-        if not _looked_through(here):
-            return counting or here.found
-        counting = counting or here.found
-    return counting or _unknown(registers.pc, "no loop around the program counter")
+        innermost = innermost or here.found
+        if not _looked_through(here, candidate):
+            break
+    return innermost or _unknown(registers.pc, "no loop around the program counter")
 
 
-def _looked_through(here: Classified) -> bool:
-    """A back-off, or the retry of an atomic update: the loop around it tells what it waits for."""
-    return here.idle
+class _Candidate(NamedTuple):
+    at: Node
+    body: Body
+    natural: bool
 
 
-def _candidates(code: Code, registers: Registers, read: Read, entry_of: EntryOf) -> Iterator[tuple[Node, Body]]:
+def _looked_through(here: Classified, candidate: _Candidate) -> bool:
+    """A back-off, a bounded spin, or the retry of an atomic update: the loop around it tells what it waits for. A cycle
+    that is no natural loop may be a part of one that can be told."""
+    return here.idle or (not candidate.natural and here.found.kind is LoopKind.UNKNOWN)
+
+
+def _candidates(code: Code, registers: Registers, read: Read, entry_of: EntryOf) -> Iterator[_Candidate]:
     """Loops that hold the thread, from the innermost outwards, through at most two calls."""
     yield from _around(code, Node((), registers.pc), registers.pc, entry_of)
     calls: tuple[int, ...] = ()
@@ -66,14 +74,14 @@ def _candidates(code: Code, registers: Registers, read: Read, entry_of: EntryOf)
         yield from _around(code, Node(calls, registers.pc), call, entry_of)
 
 
-def _around(code: Code, at: Node, address: int, entry_of: EntryOf) -> Iterator[tuple[Node, Body]]:
+def _around(code: Code, at: Node, address: int, entry_of: EntryOf) -> Iterator[_Candidate]:
     entry = entry_of(address)
     ways = flow_from(code, address if entry is None else entry)
     if address not in ways:
         ways = flow_from(code, address)
         entry = None
-    for head, body in loops_around(ways, entry=address if entry is None else entry, pc=address):
-        yield at, Body(head, frozenset(body))
+    for head, body, natural in loops_around(ways, entry=address if entry is None else entry, pc=address):
+        yield _Candidate(at, Body(head, frozenset(body)), natural)
 
 
 def _unknown(pc: int, why: str) -> Found:

@@ -11,7 +11,7 @@ from livetrap.loops.carry import carried_in
 from livetrap.loops.code import Code
 from livetrap.loops.follow import Body, Follower, Node, Round
 from livetrap.loops.found import Found, Puzzle, Read, Registers
-from livetrap.loops.machine import Access, Machine, cannot
+from livetrap.loops.machine import DIVIDES, DIVIDES_BY, Access, Machine, cannot
 from livetrap.loops.values import (
     CHANGES,
     MERGED,
@@ -42,7 +42,7 @@ _DOUBTS = {
 
 
 class Classified(NamedTuple):
-    """A loop, and whether it only counts and pauses: then the loop around it says more."""
+    """A loop, and whether it only counts, pauses and reads: then the loop around it says more."""
 
     found: Found
     idle: bool
@@ -53,6 +53,7 @@ def classify(*, registers: Registers, code: Code, body: Body, read: Read, at: No
     try:
         case = _Case(registers, Follower(arch=registers.arch, code=code, body=body, read=read), at)
         kind, why = case.kind()
+        idle = kind is LoopKind.COMPUTE and case.idle()
     except Puzzle as puzzle:
         return Classified(_found(body, code, kind=LoopKind.UNKNOWN, why=str(puzzle)), False)
     polled = case.polled if kind is LoopKind.POLL else frozenset[Word]()
@@ -66,7 +67,7 @@ def classify(*, registers: Registers, code: Code, body: Body, read: Read, at: No
         traits=case.traits(),
         marked=case.reading(polled),
     )
-    return Classified(found, kind is LoopKind.COMPUTE and case.idle())
+    return Classified(found, idle)
 
 
 def _found(
@@ -305,6 +306,8 @@ class _Case:
             return LoopKind.UNKNOWN, "it has no way out of its own, but it waits or chooses inside"
         if way_out := self._way_out():
             return LoopKind.UNKNOWN, way_out
+        if {DIVIDES, DIVIDES_BY} & self._seen_traits():  # a handler of the fault may leave it
+            return LoopKind.UNKNOWN, "it has no way out of its own, but it divides, which may fault"
         return LoopKind.ENDLESS, "nothing that can change leads out of it" if self.exits else "no way leads out of it"
 
     def _poll(self) -> tuple[LoopKind, str]:
@@ -315,7 +318,28 @@ class _Case:
         for store in self._accesses(self.now, "stores"):
             if store.how != "plain" and not self._writes_the_same(store) and self._is_polled(store):
                 return LoopKind.UNKNOWN, _DOUBTS[REWRITTEN]
+        if DIVIDES_BY in self._seen_traits():
+            return LoopKind.UNKNOWN, "it divides by a value that may become 0"
+        if not self._fits_memory():
+            return LoopKind.UNKNOWN, "what it read has changed since"
         return LoopKind.POLL, "its exit depends on memory that it does not change"
+
+    def _fits_memory(self) -> bool:
+        """What it has read, and holds in registers or on its stack, is what memory holds now: a thread that counts in
+        an inner loop may long hold what leads it out afterwards."""
+        here = self.now.before.get(self.at, {})
+        for place, value in here.items():
+            if not isinstance(value, Value) or value.base is not None or not value.sources:
+                continue
+            now: int | None = value.offset
+            if isinstance(place, tuple):
+                _, _, address, size = place
+                now = self.machine.word(address, size) if isinstance(address, int) and isinstance(size, int) else None
+            elif place in self.follower.arch.REGISTERS and f"{place}:l" not in here:
+                now = self.registers.sp if place == self.follower.arch.STACK else self.registers.values.get(place)
+            if now != value.offset:
+                return False
+        return True
 
     def _writes_the_same(self, store: Access) -> bool:
         """A test-and-set of what is set already."""
@@ -330,14 +354,20 @@ class _Case:
         )
 
     def idle(self) -> bool:
-        """It only counts and pauses, and touches no memory but its own stack."""
-        updated = {each.address for each in self._accesses(self.rounds, "stores") if each.how == "exclusive"}
-        foreign = [
-            each
-            for each in (*self._accesses(self.rounds, "loads"), *self._accesses(self.rounds, "stores"))
-            if not self.machine.is_own(each) and (each.address is None or each.address not in updated)
-        ]
-        return not foreign and not any(self.carried.values())
+        """It only counts, pauses and reads what does not move, and writes to nothing but its own stack. A word that it
+        updates by an exclusive store is none of its work; a compare-and-swap that fails is a load.
+
+        The loop around it is followed with this one in it, all its ways out, so that nothing rests on this answer but
+        which of the two is told of.
+        """
+        if any(self.carried.values()):
+            return False
+        loads = self._accesses(self.rounds, "loads")
+        stores = [each for each in self._accesses(self.rounds, "stores") if not self.machine.is_own(each)]
+        if any(each.how == "cas" for each in stores):
+            stores = [each for each in self._accesses(self.now, "stores") if not self.machine.is_own(each)]
+        updated = {each.address for each in stores if each.how == "exclusive"} - {None}
+        return not any(map(self._walks, loads)) and all(each.address in updated for each in stores)
 
     # --- what is told of it ---
 

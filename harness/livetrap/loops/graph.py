@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from livetrap.loops.code import Code
 
 Node = TypeVar("Node", bound=Hashable)
 Graph = Mapping[int, tuple[int, ...]]
+MOST_CYCLES = 3
+"""Cycles of a component without natural loops that are offered beside all of it: each is followed anew."""
 
 
 def flow_from(code: Code, entry: int) -> dict[int, tuple[int, ...]]:
@@ -59,9 +61,25 @@ def cycle_through(ways: Mapping[Node, Iterable[Node]], node: Node) -> set[Node]:
     return ahead & behind if node in ahead else set()
 
 
-def loops_around(ways: Graph, *, entry: int, pc: int) -> Iterator[tuple[int, set[int]]]:
-    """The natural loops that hold `pc`, the innermost first: (head, addresses). Of an irreducible one, or where `pc`
-    cannot be reached from `entry`, the whole component, its head being `pc`."""
+class Around(NamedTuple):
+    """A loop that holds an instruction."""
+
+    head: int
+    body: set[int]
+    natural: bool
+    """All ways into it lead through its head."""
+
+
+def loops_around(ways: Graph, *, entry: int, pc: int) -> Iterator[Around]:
+    """The natural loops that hold `pc`, the innermost first. Of an irreducible component, or one with several entries:
+    a few cycles that a jump backwards closes, then all of it, its head being `pc`.
+
+    Such cycles are as good as natural loops: what is told of one rests on where its instructions lead, not on how it
+    was entered. It is strongly connected and holds `pc`; it is followed from a state that has to fit the registers and
+    memory as they are at `pc`, wherever the thread came from; and where no edge that leaves it is open then, the thread
+    stays in it until memory changes. Whether the code around it is irreducible (mostly because a call that never
+    returns is taken to return) does not matter to that.
+    """
     component = cycle_through(ways, pc)
     if not component:
         return
@@ -74,10 +92,34 @@ def loops_around(ways: Graph, *, entry: int, pc: int) -> Iterator[tuple[int, set
     if len(entries) == 1:  # from there on it is all the function that matters to its loops
         natural = _natural(inside, _dominators(inside, entries.pop()))
     if natural is None:
-        yield pc, component
+        cycles = _smallest_with(pc, _closed_backwards(inside))
+        yield from (Around(head, body, False) for head, body in cycles[:MOST_CYCLES] if body != component)
+        yield Around(pc, component, False)
         return
-    around = [(head, body) for head, body in natural.items() if pc in body]
-    yield from sorted(around, key=lambda each: len(each[1]))
+    yield from (Around(head, body, True) for head, body in _smallest_with(pc, natural))
+
+
+def _smallest_with(pc: int, loops: Mapping[int, set[int]]) -> list[tuple[int, set[int]]]:
+    return sorted(((head, body) for head, body in loops.items() if pc in body), key=lambda each: len(each[1]))
+
+
+def _closed_backwards(ways: Graph) -> dict[int, set[int]]:
+    """Cycles by their lowest address: what lies on a way from there to a jump back there and leaves neither the
+    addresses between the two nor passes the first again. All that lies on such a way is in it, so that it is strongly
+    connected; and so are several with the same head, together."""
+    before = backwards(ways)
+    found: dict[int, set[int]] = {}
+    for last in ways:
+        for head in ways[last]:
+            if head <= last:
+                ahead = reaching([head], _between(head, last, lambda each: ways[each]))
+                behind = reaching([last], _between(head, last, lambda each: () if each == head else before[each]))
+                found.setdefault(head, {head}).update(ahead & behind)
+    return found
+
+
+def _between(low: int, high: int, nexts: Callable[[int], Iterable[int]]) -> Callable[[int], Iterable[int]]:
+    return lambda node: (each for each in nexts(node) if low <= each <= high)
 
 
 def _natural(ways: Graph, dominators: Mapping[int, int]) -> dict[int, set[int]] | None:

@@ -24,6 +24,8 @@ from livetrap.loops.values import (
 ZERO = number(0)
 _BELOW, _ABOVE = 1024, 4096
 """Bytes about the stack pointer that are taken for the loop's own frame."""
+DIVIDES, DIVIDES_BY = "divides", "divides by"
+"""Traits that are not told: it divides by a fixed number, or by what may become 0. Both may fault (a quotient may not fit)."""
 
 
 class Access(NamedTuple):

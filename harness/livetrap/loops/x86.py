@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable
 
 from livetrap.loops.code import Step
-from livetrap.loops.machine import Branch, Machine, cannot, outside
+from livetrap.loops.machine import DIVIDES, DIVIDES_BY, Branch, Machine, cannot, outside
 from livetrap.loops.operands import MEMORY, NUMBER, REGISTER, Insn
 from livetrap.loops.values import CHANGES, OPAQUE, Flags, Value, cut, holds, number, opaque, plus, signed
 from livetrap.loops.x86_operands import REGISTERS, address_of, bits_of, negated_in, read, write
@@ -284,6 +284,14 @@ def _wide(machine: Machine, insn: Insn) -> None:
     machine.set_flags(OPAQUE, opaque(*values))
 
 
+def _divide(machine: Machine, insn: Insn) -> None:
+    """div, idiv: they fault where the divisor is 0, or where the quotient does not fit."""
+    divisor = read(machine, insn, 0)
+    fixed = divisor.number not in {None, 0} and not divisor.sources
+    machine.traits.add(DIVIDES if fixed else DIVIDES_BY)
+    _wide(machine, insn)
+
+
 def _extend_a(machine: Machine, insn: Insn) -> None:
     """cdqe and its like: rax of its lower half, or rdx of rax's sign."""
     value = machine.get("rax")
@@ -363,7 +371,7 @@ _TABLE: dict[str, Callable[[Machine, Insn], None]] = {
     "shl": _shift, "sal": _shift, "shr": _shift, "sar": _shift,
     "rol": _worked, "ror": _worked, "adc": _worked, "sbb": _worked, "bswap": _worked, "bsf": _worked, "bsr": _worked,
     "tzcnt": _worked, "lzcnt": _worked, "popcnt": _worked,
-    "imul": _imul, "mul": _wide, "div": _wide, "idiv": _wide,
+    "imul": _imul, "mul": _wide, "div": _divide, "idiv": _divide,
     "cdqe": _extend_a, "cwde": _extend_a, "cdq": _extend_a, "cqo": _extend_a,
     "push": _do_push, "pop": _do_pop, "leave": _leave,
     "xchg": _xchg, "cmpxchg": _cmpxchg, "xadd": _xadd,

@@ -29,7 +29,7 @@ class Rules(Frozen, kw_only=True):
     """... if it has done so for that long: it may have napped before it does something."""
     woken_s: float = 0.5
     """A thread that is woken in vain again and again spins in bursts when nothing has beaten for this long."""
-    burst_s: float = 2.4
+    burst_s: float = 10.0
     """A thread that waits anew again and again spins in bursts when it has done so at every look for this long ..."""
     burst_cpu_ns: int = 1_000_000
     """... and each time it used less CPU time than this: more, and it computes between its waits."""

@@ -38,7 +38,18 @@ _MOST_NAMED = 3
 """So many of the descriptors that a thread waits for are named."""
 _COUNTER = "program counter"
 _OF_THE_AWAKE = frozenset({EvidenceKind.PROGRAM_COUNTERS, EvidenceKind.LOOPS})
-_TIMER_SIGNALS = sum(1 << (number - 1) for number in (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF))
+_TIMER_SIGNALS = sum(
+    1 << (number - 1) for number in (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGXCPU, signal.SIGIO)
+)
+"""SIGXCPU by a limit of CPU time, SIGIO by a counter of events."""
+_SIGNALS_OF_OTHERS = sum(
+    1 << (number - 1)
+    for number in (
+        *(signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2),
+        *range(signal.SIGRTMIN, signal.SIGRTMAX + 1),
+    )
+)
+"""Not SIGINT: every Python program handles it. glibc's own two lie below SIGRTMIN."""
 _SYS_TGKILL = {"x86_64": 234, "arm64": 131}
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -55,9 +66,9 @@ def send_signal(thread: ThreadId, number: int) -> bool:
 class _Around:
     """What is known around the sleepers, read at most once while evidence is gathered."""
 
-    def __init__(self, tree: Tree, keeper: Keeper, deadline_ns: int) -> None:
+    def __init__(self, tree: Tree, keeper: Keeper, deadline_ns: int, *, foreign: bool) -> None:
         self.tree_pids = frozenset(process.pid for process in tree.processes)
-        self.outside = pipes.Outside(self.tree_pids, deadline_ns=deadline_ns)
+        self.outside = pipes.Outside(self.tree_pids, deadline_ns=deadline_ns, foreign=foreign)
         self._keeper = keeper
         self._maps: dict[int, str] = {}
         self._tids: dict[int, dict[int, int]] = {}
@@ -83,6 +94,7 @@ class Gatherer:
     ) -> None:
         self._tree = tree
         self._page = page or NoPage()
+        self._foreign = page is None
         self._arch = arch
         self._send = send
         self._keeper = Keeper()
@@ -112,7 +124,7 @@ class Gatherer:
         """
         found: dict[ThreadId, ThreadEvidence] = {}
         ask: list[ThreadId] = []
-        around = _Around(self._tree, self._keeper, deadline_ns)
+        around = _Around(self._tree, self._keeper, deadline_ns, foreign=self._foreign)
         for id_ in threads:
             files = self._tree.find(id_)
             state = files[1].state() if files else None
@@ -271,12 +283,13 @@ def _caught(status: bytes) -> int:
     return int(match[1], 16) if match else 0
 
 
-def has_timer(process: ProcessFiles) -> bool:
+def has_timer(process: ProcessFiles, *, foreign: bool = False) -> bool:
     """Whether a timer may send the process a signal that it handles, or is set to send it any.
 
-    The kernel does not show whether an alarm is set: who handles its signal is taken to have set one.
+    The kernel does not show whether an alarm is set: who handles its signal is taken to have set one. Of a `foreign`
+    process, which we have not started, signals that anybody may send it count too.
     """
-    if _caught(process.read("status", 4096)) & _TIMER_SIGNALS:
+    if _caught(process.read("status", 4096)) & (_TIMER_SIGNALS | (_SIGNALS_OF_OTHERS if foreign else 0)):
         return True
     # One line of each POSIX timer tells whom it notifies (proc_pid_timers(5)); the file need not exist.
     return re.search(rb"^notify: (?!none)", process.read("timers", 4096), re.MULTILINE) is not None

@@ -62,6 +62,7 @@ class LinuxObserver:
         schedstat: bool | None = None,
     ) -> None:
         self._page = page or NoPage()
+        self._foreign = page is None
         self._progress = Progress(progress, output_fd=output_fd)
         self._schedstat = schedstat_works() if schedstat is None else schedstat
         self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -113,7 +114,13 @@ class LinuxObserver:
         self._tree.search_now()
         readings += [self._sleeps(first) for first in readings for _ in range(2)]
         owners = ownership.settled(readings)
-        timers = tuple(sorted(process.pid for process in self._tree.processes if gather_linux.has_timer(process)))
+        timers = tuple(
+            sorted(
+                process.pid
+                for process in self._tree.processes
+                if gather_linux.has_timer(process, foreign=self._foreign)
+            )
+        )
         return Evidence(
             look=self.look(late_ns=0),
             threads=tuple(_with_owner(entry, owners) for entry in found),

@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from livetrap import wake
 from livetrap.model import ThreadState
@@ -21,6 +22,8 @@ assert sys.platform == "linux"
 
 _PIPE = re.compile(r"pipe:\[(\d+)\]", re.ASCII)
 _INFO_BYTES = 1 << 16
+_FIRST_NAMESPACE = "pid:[4026531836]"
+"""PROC_PID_INIT_INO of include/linux/proc_ns.h."""
 _KERNEL_THREAD = 0x0020_0000
 """PF_KTHREAD of include/linux/sched.h, in field 9 of /proc/PID/stat."""
 
@@ -57,10 +60,14 @@ class Outside:
 
     A process outside that shares a pipe with the tree had it before (then it still has an end of it), or was sent it
     through a socket. So one whose descriptors may not be read (another user's, mostly) might have any pipe if a process
-    of the tree has a socket, and has none if not.
+    of the tree has a socket, and has none if not. That holds for a tree that we have started, which was given no pipe
+    of others; of a `foreign` one nothing is known where a process may not be read, or may not even be seen.
     """
 
-    def __init__(self, tree_pids: Collection[int], *, deadline_ns: int, proc: str = PROC) -> None:
+    def __init__(
+        self, tree_pids: Collection[int], *, deadline_ns: int, proc: str = PROC, foreign: bool = False
+    ) -> None:
+        self._foreign = foreign
         self._tree_pids = tree_pids
         self._deadline_ns = deadline_ns
         self._proc = proc
@@ -78,7 +85,9 @@ class Outside:
         return self._held is not None and self._held.isdisjoint(links)
 
     def _look(self) -> set[str]:
-        trusting = not any(self._may_send(pid) for pid in self._tree_pids)
+        if self._foreign and not self._sees_all():
+            raise _NotKnown
+        trusting = not self._foreign and not any(self._may_send(pid) for pid in self._tree_pids)
         found: set[str] = set()
         for name in os.listdir(self._proc):  # noqa: PTH208
             if name.isdecimal() and int(name) not in self._tree_pids:
@@ -87,6 +96,14 @@ class Outside:
                     raise _NotKnown
                 found.update(link for link in held or () if link.startswith("pipe:"))
         return found
+
+    def _sees_all(self) -> bool:
+        """We see the processes of the whole machine: not from within a container, nor where others' are hidden."""
+        try:
+            namespace = str(Path(self._proc, "self", "ns", "pid").readlink())
+        except OSError:
+            return False
+        return namespace == _FIRST_NAMESPACE and Path(self._proc, "1").is_dir()
 
     def _may_send(self, pid: int) -> bool:
         held = self._open_in(pid)

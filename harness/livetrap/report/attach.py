@@ -194,7 +194,7 @@ def _line(
         loop=judged.loop,
         loop_site=one_line(judged.loop_site or judged.pc_site),
         loop_traits=judged.loop_traits,
-        loop_why=one_line(evidence.loop.why) if evidence.loop is not None else "",
+        loop_why=one_line(evidence.loop.why) if evidence.loop and evidence.loop.kind is LoopKind.UNKNOWN else "",
         unreadable=one_line(evidence.unreadable),
     )
 

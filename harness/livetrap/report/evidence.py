@@ -54,6 +54,11 @@ def wakeable_of(evidence: Document) -> tuple[ThreadId, ...]:
     return ()
 
 
+def left_of(evidence: Document) -> tuple[int, ...]:
+    """The processes that were left alive, of a record's evidence."""
+    return tuple(pid for pid in _values(evidence.get("left")) if isinstance(pid, int))
+
+
 def print_gathered(console: Console, evidence: Document) -> None:
     """Spin sites, stacks, what the target wrote, and what is left of it: whatever of these there is."""
     print_sites(console, evidence)
@@ -126,11 +131,12 @@ def _print_stacks(console: Console, title: str, value: object) -> None:
 
 def print_left(console: Console, evidence: Document) -> None:
     """What is kept of a hang beside the record: the live process, the core dump, what --on-hang said."""
-    left = [str(pid) for pid in _values(evidence.get("left")) if isinstance(pid, int)]
+    left = [str(pid) for pid in left_of(evidence)]
     if left:
         each = ", ".join(left)
         console.print(
-            Text(f"\nleft alive: {each}  (debugger: gdb -p {left[0]}; when done: kill -KILL {' '.join(left)})")
+            Text(f"\nleft alive: {each}  (debugger: gdb -p {left[0]}; when done: kill -KILL {' '.join(left)})"),
+            soft_wrap=True,
         )
     core = _text(evidence.get("core"))
     if core:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from livetrap.model import BUGS, HANGS, UNCOUNTED, Record, Shape, Value, Verdict, cell_key
-from livetrap.report.evidence import print_gathered, threads_of, wakeable_of
+from livetrap.report.evidence import left_of, print_gathered, threads_of, wakeable_of
 from livetrap.report.summary import shapes_text, values_text, verdicts_text
 from livetrap.report.text import one_line, plural, print_columns, seconds, styled
 from livetrap.report.trial import print_threads
@@ -36,6 +36,8 @@ class Tally:
         self.told: list[Record] = []
         """The first trial of each verdict but `passed`, by cells: hangs have the first word."""
         self.last: Record | None = None
+        self.left: list[int] = []
+        """The processes of all hangs that were left alive."""
         self._cells: dict[str, Counter[Verdict]] = {}
         self._shapes: dict[str, dict[Shape, None]] = {}
 
@@ -47,6 +49,7 @@ class Tally:
         self.counts[record.verdict] += 1
         counts[record.verdict] += 1
         self.last = record
+        self.left += left_of(record.evidence)
         if record.verdict in HANGS:
             self._shapes.setdefault(key, {})[record.shape] = None
         if record.verdict is not Verdict.PASSED and counts[record.verdict] == 1:
@@ -90,6 +93,12 @@ def print_watch_end(
     failed: bool = False,
 ) -> None:
     """The last lines: how it ended, and where the record is. `failed`: it ended early, not by an interruption."""
+    if tally.left:
+        pids = " ".join(map(str, tally.left))
+        console.print(
+            f"{plural(len(tally.left), 'process', 'processes')} left alive; when done: kill -KILL {pids}",
+            soft_wrap=True,
+        )
     ending = "interrupted" if interrupted else "ended early" if failed else ENDS[exit_status(tally.counts)]
     hung = sum(tally.counts[verdict] for verdict in HANGS)
     counted = sum(count for verdict, count in tally.counts.items() if verdict not in UNCOUNTED)

@@ -76,10 +76,11 @@ static void spins_itself(void) { waits_for_a_plain_flag(NULL); }
 static void grandchild(void) {
     pid_t child = fork();
     if (child == 0) {
-        if (fork() == 0) {
+        child = fork();
+        if (child == 0) {
             spins_itself();
         }
-        pause();
+        waitpid(child, NULL, 0);
     }
     waitpid(child, NULL, 0);
 }

@@ -191,6 +191,43 @@ static void idle_pool(void) {
     pthread_join(idle[1], NULL);
 }
 
+/* A mutex as a semaphore: locked twice, and unlocked by another, who computes before that. */
+static void *posts(void *unused) {
+    integers();
+    pthread_mutex_unlock(&mutex);
+    return unused;
+}
+
+static void mutex_as_semaphore(void) {
+    pthread_t poster = started(posts, NULL);
+    pthread_mutex_lock(&mutex);
+    pthread_mutex_lock(&mutex);
+    pthread_join(poster, NULL);
+}
+
+/* A thread that burns for ever beside one that naps, and then ends the process. */
+static void *burns(void *unused) {
+    for (;;) {
+        sink++;
+    }
+    return unused;
+}
+
+static void naps(void);
+
+static void burner(void) {
+    started(burns, NULL);
+    naps();
+}
+
+/* One that spins until another, which naps, sets its flag. */
+static void late_flag(void) {
+    pthread_t waiter = started(spins_for_work, NULL);
+    naps();
+    __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+    pthread_join(waiter, NULL);
+}
+
 static void naps(void) { nap_ms((long)((until - now_s()) * 1000)); }
 
 static void poll_loop(void) {
@@ -232,6 +269,9 @@ static const struct {
     {"spin-ping-pong", spin_ping_pong},
     {"condition-ping-pong", condition_ping_pong},
     {"idle-pool", idle_pool},
+    {"mutex-as-semaphore", mutex_as_semaphore},
+    {"burner", burner},
+    {"late-flag", late_flag},
     {"naps", naps},
     {"poll-loop", poll_loop},
     {"server", server},
