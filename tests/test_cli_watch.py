@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -175,7 +176,14 @@ BAD_INPUT = [
     (["--progress", "regex:", "--", "true"], "has no expression"),
     (["--progress", "regex:(", "--", "true"], "no regular expression"),
     (["--on-hang", " ", "--", "true"], "--on-hang is empty"),
-    (["--seed", "-1", "--", "true"], "seed -1"),
+    (["--seed", "-1", "--", "true"], "--seed -1"),
+    (["--trials", "x", "--", "true"], "--trials 'x': must be a whole number, e.g. --trials 10"),
+    (["--timeout=10s", "--", "true"], "--timeout '10s': must be a number, e.g. --timeout 10"),
+    (["--jobs", "1", "--jobs", "x", "--", "true"], "--jobs 'x'"),
+    (["--startup", "61", "--", "true"], "--startup 61: must be at most --timeout 60; give --timeout 61 or more"),
+    (["--for", "99999999999d", "--", "true"], "--for 99999999999d: is too long; at most 2592000 seconds (30d)"),
+    (["--disturb", "hogs:2+none", "--", "true"], "none cannot be joined with others"),
+    (["--progress", "", "--", "true"], "--progress is empty"),
     (["--db", "", "--", "true"], "--db"),
     (["--json", "/nonexistent/x.json", "--", "true"], "--json"),
     (["--nonsense", "--", "true"], "--nonsense"),
@@ -235,8 +243,8 @@ def test_it_ends_at_the_first_hang_and_says_so(
         (Verdict.PASSED, 0, 0, "every trial passed"),
         (Verdict.DEADLOCK, 1, 1, "NOT as expected"),
         (Verdict.CRASHED, 1, 1, "NOT as expected"),
-        (Verdict.WAITING, 3, 125, "nothing is said"),
-        (Verdict.INCONCLUSIVE, 3, 125, "nothing is said"),
+        (Verdict.WAITING, 3, 125, "1 waiting, 1 passed: not every trial passed, in "),
+        (Verdict.INCONCLUSIVE, 3, 125, "1 inconclusive, 1 passed: not every trial passed, in "),
     ],
 )
 def test_exit_status(
@@ -263,6 +271,17 @@ def test_interrupted_keeps_what_there_is(pretend: Pretence, program: str, tmp_pa
     pretend.ends_with = interrupt
     assert main(["watch", "--bisect", "--trials", "2", "--db", str(tmp_path / "a.db"), "--", program]) == 130
     assert "interrupted: hung 0 of 2 trials, in" in capsys.readouterr().out
+
+
+def test_whoever_reads_may_leave(pretend: Pretence, program: str, tmp_path: Path, capsys: Capture) -> None:
+    def leave() -> None:
+        raise BrokenPipeError
+
+    pretend.ends_with = leave
+    line = ["--trials", "1", "--db", str(tmp_path / "a.db"), "--", program]
+    assert main(["watch", *line]) == 141
+    assert main(["watch", "--bisect", *line]) == 125
+    assert "Error" not in capsys.readouterr().err
 
 
 def test_a_failure_is_told_after_the_summary(pretend: Pretence, program: str, tmp_path: Path, capsys: Capture) -> None:
@@ -339,6 +358,17 @@ def test_attach_says_what_stacks_do_before_it_looks(attached: SimpleNamespace, c
     first, second = capsys.readouterr().err.splitlines()
     assert "can end a hang" in first
     assert second == "looking at it"
+
+
+def test_attach_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    def attach(_pid: int, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(attach_module, "campaign", SimpleNamespace(attach=attach))
+    assert main(["attach", "9"]) == 130
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(r"interrupted after \d+ ms: nothing is said\n", err)
 
 
 @pytest.mark.usefixtures("attached")

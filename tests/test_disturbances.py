@@ -63,7 +63,7 @@ def test_amounts() -> None:
         ("hog:4", "unknown disturbance 'hog:4'; did you mean 'hogs'? (there are hogs:N, migrate, demote, pause, "),
         ("xyz", "unknown disturbance 'xyz' (there are hogs:N"),
         ("pause+", "unknown disturbance '' in 'pause+' (there are"),
-        ("migrate+none", "unknown disturbance 'none' in 'migrate+none'"),
+        ("migrate+none", "none cannot be joined with others"),
         ("hogs", "hogs takes a number of processes from 1 to 256, for example 'hogs:4'"),
         ("hogs:0", "hogs takes a number of processes from 1 to 256"),
         ("hogs:257", "hogs takes a number of processes from 1 to 256"),

@@ -151,6 +151,18 @@ def test_any_python_can_beat_with_the_beats_folder(cache: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_livetrap_of_the_program_s_own_is_found_instead(cache: Path, tmp_path: Path) -> None:
+    package = tmp_path / "theirs" / "livetrap"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("MINE = True\n")
+    (package / "more.py").touch()
+    path = os.pathsep.join([str(beats_folder(cache)), str(package.parent)])
+    code = "import livetrap.more; print(livetrap.MINE, livetrap.__file__)"
+    ran = environments.run([sys.executable, "-S", "-c", code], limit_s=20, environment={"PYTHONPATH": path})
+    assert (ran.status, ran.output) == (0, f"True {package / '__init__.py'}\n")
+
+
+@pytest.mark.slow
 def test_a_program_that_does_not_end_is_killed_with_its_children() -> None:
     seconds = f"50.{os.getpid()}"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep({seconds})'])"

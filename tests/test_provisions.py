@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from livetrap import environments, provisions
+from livetrap import environments, provisions, watching
 from livetrap.errors import HarnessError
 from livetrap.model import NotAvailable, PlannedTrial
 from livetrap.plan import Options, plan
-from livetrap.provisions import equip
+from livetrap.provisions import countable, equip
 from livetrap.scenario import parse
 from livetrap.scenario_model import Scenario
 from tests.test_topology import VM, read
+from tests.test_watching import machine
 
 TEXT = """
 schema = 1
@@ -37,6 +38,32 @@ placement = ["free", "pack"]
 [variants.buggy]
 role = "buggy"
 """
+
+
+def watched(**environment: str) -> PlannedTrial:
+    options = watching.Options(command=("a",), environment={name: (value,) for name, value in environment.items()})
+    watch = watching.plan(options, topology=machine(2), seed=1)
+    return watching.trial(watch, watch.cells[0], ordinal=0, repetition=0)
+
+
+@pytest.mark.parametrize(
+    ("own", "given", "before"),
+    [("", {}, ""), ("/own", {}, "/own:"), ("/own", {"PYTHONPATH": "/given", "N": "1"}, "/given:")],
+)
+def test_a_watched_program_finds_beats_last(tmp_path: Path, own: str, given: dict[str, str], before: str) -> None:
+    (trial,) = countable(iter([watched(**given)]), cache=tmp_path / "cache", python_path=own)
+    assert trial.command is not None
+    folder = environments.beats_folder(tmp_path / "cache")
+    assert trial.command.environment == {**given, "PYTHONPATH": f"{before}{folder}"}
+    assert trial.cell == given
+
+
+def test_a_watch_goes_on_without_beats(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    notes: list[str] = []
+    trials = [watched()]
+    assert list(countable(iter(trials), cache=tmp_path / "file", python_path="", note=notes.append)) == trials
+    assert notes[0].startswith("Python programs find no `import livetrap`: ")
 
 
 @pytest.fixture

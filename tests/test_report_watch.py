@@ -35,7 +35,7 @@ from livetrap.report.attach import exit_status, print_attached, report_of
 from livetrap.report.evidence import MOST_FRAMES, MOST_LINES, print_gathered, threads_of, wakeable_of
 from livetrap.report.text import WIDTH, console
 from livetrap.report.trial import print_trial
-from livetrap.report.watch import MOST_CELLS, MOST_TOLD, Tally, print_trial_found, print_watch
+from livetrap.report.watch import MOST_CELLS, MOST_TOLD, Tally, print_trial_found, print_watch, print_watch_end
 from livetrap.store import Store
 from livetrap.watching import Options, Watch
 from tests.test_store import add, make_record
@@ -187,6 +187,16 @@ def test_hangs_are_told_first_and_few_in_full() -> None:
     assert tally.trials == 10
 
 
+def test_all_that_are_left_alive_are_told(tmp_path: Path) -> None:
+    tally, watch = Tally(), make_watch(1)
+    for number in range(1, 6):
+        tally.add(make_watched(number, verdict=Verdict.DEADLOCK, evidence={"left": [100 + number, 200 + number]}, N=0))
+    to, stream = out()
+    print_watch_end(to, watch, tally, took_s=1.0, db=tmp_path)
+    pids = "101 201 102 202 103 203 104 204 105 205"
+    assert stream.getvalue().startswith(f"left alive of 5 hung trials: {pids}  (when done: kill -KILL {pids})\n")
+
+
 def test_many_cells_show_those_that_hung() -> None:
     tally = Tally()
     watch = make_watch(MOST_CELLS + 10)
@@ -311,15 +321,19 @@ def test_print_attached() -> None:
     assert "\x1b" not in text
 
 
-def test_why_a_loop_is_unknown() -> None:
+@pytest.mark.parametrize(
+    ("kind", "untold"), [(LoopKind.UNKNOWN, True), (LoopKind.COMPUTE, False), (LoopKind.ENDLESS, False)]
+)
+def test_why_a_loop_is_unknown(kind: LoopKind, untold: bool) -> None:
     attached = make_attached()
     *events, evidence = attached.events
     assert isinstance(evidence, Evidence)
-    loop = Loop(kind=LoopKind.UNKNOWN, site="a.out+0x11d0", why="it calls f")
+    loop = Loop(kind=kind, site="a.out+0x11d0", why="it calls f")
     told = msgspec.structs.replace(evidence, threads=(ThreadEvidence(id=SPINNER, loop=loop),))
     to, stream = out()
     print_attached(to, report_of(10, msgspec.structs.replace(attached, events=(*events, told))))
-    assert "  of 1 thread: loop at a.out+0x11d0: it calls f\n" in stream.getvalue()
+    assert ("  of 1 thread: loop at a.out+0x11d0: it calls f\n" in stream.getvalue()) is untold
+    assert ("could not be told" in stream.getvalue()) is untold
 
 
 def test_nothing_was_seen() -> None:

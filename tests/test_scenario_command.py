@@ -172,6 +172,8 @@ def test_no_packages(package: str) -> None:
         ("progress =", 'kernel = "flag_handoff"\nprogress =', "target: must have either kernel"),
         ('os = "linux"', 'compiler = "gcc"', "expect[0].match.compiler: unknown key"),
         ('threads = ">=2"', 'threads = ">=9"', "expect[0].match: no cell of the full matrix can match it"),
+        ('mode = "fast"\n', 'mode = "fast"\nmoed = 1\n', "target.parameters.moed: the command has no {moed}; put it"),
+        ('version = "3.0"', 'version = "3.0", n = 1', "variants.fixed.parameters.n: the command has no {n}; put it"),
         ('version = ["1.0", "2.0"]', "", "target.command"),
     ],
 )
@@ -200,6 +202,11 @@ def test_no_command_and_no_kernel() -> None:
     assert problem(MINIMAL.replace('command = ["./mine"]', "command = []")).startswith(
         "target: must have either kernel"
     )
+
+
+def test_a_parameter_that_another_variant_varies_may_stand_unused() -> None:
+    text = changed('version = "3.0"', 'version = "3.0", round = 1')
+    assert read(text.replace('mode = ["fast", "slow"]', 'mode = ["fast", "slow"], round = [1, 2]'))
 
 
 def test_prepared_needs_a_preparation() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
 import shlex
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
-from livetrap import host, resources, watching
+from livetrap import build, host, provisions, resources, watching
 from livetrap.aftermath import CommandCare, KernelCare
 from livetrap.attaching import attach
 from livetrap.crew import Crew, Work
@@ -104,6 +105,12 @@ def watch(planned: Watch, *, store: Store, listener: Listener[Watch], command: s
         command=command,
         repeat=lambda trial: shlex.join(watching.repeat_words(planned, trial.cell)),
     )
+    trials = provisions.countable(
+        watching.trials(planned),
+        cache=build.default_cache(),
+        python_path=os.environ.get("PYTHONPATH", ""),
+        note=listener.note,
+    )
     end = None if options.for_s is None else time.monotonic() + options.for_s
     shares = watching.shares(planned.topology, options.jobs)
     crew = Crew(
@@ -117,7 +124,7 @@ def watch(planned: Watch, *, store: Store, listener: Listener[Watch], command: s
     with (
         ledger,
         crew,
-        contextlib.closing(crew.outcomes(ledger.works(_until(watching.trials(planned), end)))) as outcomes,
+        contextlib.closing(crew.outcomes(ledger.works(_until(trials, end)))) as outcomes,
     ):
         for work, outcome in outcomes:
             record = ledger.enter(work, outcome)

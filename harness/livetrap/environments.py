@@ -34,6 +34,26 @@ READY = "livetrap-ready"
 BEATS = ("__init__.py", "beats.py")
 """The files of this package that a program needs to count its beats: they use nothing but the standard library."""
 MOST_REASON = 300
+STEP_ASIDE = b'''
+
+def _step_aside() -> None:
+    """This copy has beats alone: where the program has a livetrap of its own, it is that which it means."""
+    import importlib.machinery
+    import os
+    import sys
+
+    here = os.path.realpath(os.path.dirname(os.path.dirname(__file__)))
+    others = [entry for entry in sys.path if os.path.realpath(entry) != here]
+    found = importlib.machinery.PathFinder.find_spec(__name__, others)
+    if found is not None and found.has_location:
+        sys.path[:] = others
+        del sys.modules[__name__]
+        __import__(__name__)
+
+
+_step_aside()
+'''
+"""What the copy of `__init__.py` ends with."""
 
 Note = Callable[[str], None]
 
@@ -78,6 +98,7 @@ def beats_folder(cache: Path) -> Path:
     """
     source = Path(livetrap.__file__).parent
     files = {name: (source / name).read_bytes() for name in BEATS if (source / name).is_file()}
+    files["__init__.py"] += STEP_ASIDE
     digest = build_cache.key({name: hashlib.sha256(content).hexdigest() for name, content in files.items()})
     place = _folder(cache, "beats") / digest
     if place.is_dir():

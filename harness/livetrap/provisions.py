@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -35,6 +35,29 @@ def equip(
     """
     provider = _Provider(scenario, cache=cache, note=note)
     return tuple(provider.equipped(trial) for trial in trials)
+
+
+def countable(
+    trials: Iterator[PlannedTrial], *, cache: Path, python_path: str, note: Note = lambda _text: None
+) -> Iterator[PlannedTrial]:
+    """The trials of a watch, with `import livetrap` working in every Python that their commands run.
+
+    It is found last: behind a PYTHONPATH that the command is given, else behind `python_path`, the harness's own.
+    Where the cache cannot be used, `note` is told, and the trials stay as they are.
+    """
+    try:
+        folder = str(environments.beats_folder(cache))
+    except HarnessError as error:
+        note(f"Python programs find no `import livetrap`: {error}")
+        folder = ""
+    for trial in trials:
+        command = trial.command
+        if command is None or not folder:
+            yield trial
+            continue
+        before = command.environment.get("PYTHONPATH", python_path)
+        environment = {**command.environment, "PYTHONPATH": f"{before}{os.pathsep}{folder}" if before else folder}
+        yield msgspec.structs.replace(trial, command=msgspec.structs.replace(command, environment=environment))
 
 
 class _Provider:

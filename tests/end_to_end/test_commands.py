@@ -239,7 +239,7 @@ def test_a_hang_is_on_record_before_its_evidence_is_taken(bin_: Path, tmp_path: 
         told = next((line for line in process.stderr if "it is on record" in line), "")
         assert "deadlock (proven)" in told
         process.send_signal(number)
-        _, err = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=20)
         assert process.returncode == (130 if number is signal.SIGINT else -9)
         assert number is signal.SIGKILL or "hung 1 of 1" in out
     finally:

@@ -24,6 +24,7 @@ FUNCTIONS = (
     "compare_and_swap",
     "test_test_and_set",
     "backoff",
+    "spin_then_yield",
     "forever_counting",
     "bounded_spin",
     "chase",
@@ -78,7 +79,8 @@ def _needed(image: Image, registers: Registers) -> tuple[Found, dict[int, bytes]
         if size >= _CHUNK:
             return b""  # so that no more is read than is needed
         data = image.read(address, min(size, 96))
-        taken[address] = data if len(data) > len(taken.get(address, b"")) else taken[address]
+        if len(data) > len(taken.get(address, b"")):
+            taken[address] = data
         return data
 
     found = find_loop(registers, read, entry_of=image.entry_of)

@@ -43,6 +43,10 @@ POLLS: dict[str, tuple[set[str], set[str]]] = {
     "compare_and_swap_yield": ({"lock_word"}, {_CAS, _YIELD}),
     "test_test_and_set": ({"lock_word"}, {_ATOMIC, _PAUSE}),
     "backoff": ({"ready"}, {_PAUSE}),
+    "spin_then_yield": ({"ready"}, {_PAUSE, _YIELD}),
+    "take_or_yield": ({"lock_word"}, {_CAS, _PAUSE, _YIELD}),
+    "seen_before": ({"first_word"}, {_PAUSE}),
+    "entered_twice": ({"ready"}, {_PAUSE}),
     "yield_now_and_then": ({"ready"}, {_PAUSE, _YIELD}),
     "counted_in_memory": ({"ready"}, set()),
     "sequence_reader": ({"sequence"}, {_PAUSE}),
@@ -154,6 +158,30 @@ def test_a_plain_flag(made: Made, function: str) -> None:
         pytest.skip("the loop is deleted")
     wanted = LoopKind.POLL if made.level == "-O0" else LoopKind.ENDLESS
     assert {wanted} == {found.kind for found in made.found(function)}
+
+
+@pytest.mark.slow
+def test_what_works_between_its_polls_is_no_poll(made: Made) -> None:
+    for function in ("gives_up", "sums_again", "searches_again"):
+        assert {found.kind for found in made.found(function)} <= {LoopKind.COMPUTE, LoopKind.UNKNOWN}, function
+
+
+@pytest.mark.slow
+def test_a_division_may_fault(made: Made) -> None:
+    """On arm64 it never does."""
+    wanted = LoopKind.UNKNOWN if made.image("divides").arch == "x86_64" else LoopKind.ENDLESS
+    assert {wanted} == {found.kind for found in made.found("divides")}, _kinds(made.found("divides"))
+
+
+@pytest.mark.slow
+def test_what_was_read_before_leads_out_later(made: Made) -> None:
+    """Memory as it is now would keep the thread, but it holds what memory was."""
+    image = made.image("seen_before")
+    image.write(image.symbols["first_word"][0], 4, 1)
+    places = list(run(image, image.symbols["seen_before"][0], steps=_STEPS))[_WARM:]
+    image.write(image.symbols["first_word"][0], 4, 0)
+    for registers in places[::_EVERY]:
+        assert find_loop(registers, image.read, entry_of=image.entry_of).kind is not LoopKind.POLL
 
 
 @pytest.mark.slow

@@ -13,6 +13,10 @@ from livetrap.loops.graph import cycle_through, loops_around
 Graph = dict[int, tuple[int, ...]]
 NESTED: Graph = {0: (1,), 1: (2, 5), 2: (3,), 3: (2, 4), 4: (1,), 5: ()}
 IRREDUCIBLE: Graph = {0: (1, 2), 1: (2,), 2: (1, 3), 3: ()}
+# A poll at 3 and 4 amid what is entered at 1 and at 5, and a cycle over both.
+AMID: Graph = {0: (1, 5), 1: (2,), 2: (3,), 3: (4,), 4: (3, 5), 5: (6,), 6: (1, 7), 7: ()}
+# Two jumps back to 2 (from 3 and 4) are one cycle; 5 lies behind them, and jumps back into it.
+JOINED: Graph = {0: (2, 4), 2: (3,), 3: (2, 4), 4: (2, 5), 5: (3, 6), 6: ()}
 SELF: Graph = {0: (1,), 1: (1,)}
 
 
@@ -28,6 +32,10 @@ def _loops(ways: Graph, pc: int, entry: int = 0) -> list[tuple[int, set[int]]]:
         (NESTED, 0, []),
         (NESTED, 5, []),
         (IRREDUCIBLE, 2, [(2, {1, 2})]),
+        (AMID, 3, [(3, {3, 4}), (3, {1, 2, 3, 4, 5, 6})]),
+        (AMID, 6, [(6, {1, 2, 3, 4, 5, 6})]),
+        (JOINED, 2, [(2, {2, 3, 4}), (2, {2, 3, 4, 5})]),
+        (JOINED, 5, [(3, {3, 4, 5}), (5, {2, 3, 4, 5})]),
         (SELF, 1, [(1, {1})]),
     ],
 )
@@ -65,9 +73,10 @@ def test_against_the_definition(rows: list[tuple[int, ...]]) -> None:
         component = cycle_through(ways, pc)
         loops = _loops(ways, pc)
         assert bool(component) == bool(loops) or all(pc not in body for _, body in _every_natural(ways, component))
-        for head, body in loops:
+        for head, body, natural in loops_around(ways, entry=0, pc=pc):
             assert pc in body <= component
-            if body != component or head != pc:
+            assert cycle_through({node: tuple(body.intersection(ways[node])) for node in body}, pc) == body
+            if natural:
                 assert all(_dominates(ways, 0, head, node) for node in body), (ways, pc, head, body)
                 assert any(head in ways[node] for node in body)
 

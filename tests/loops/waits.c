@@ -66,6 +66,47 @@ void backoff(void)
     for (int delay = 1; !LOAD(ready); delay = delay < 1024 ? delay * 2 : delay)
         for (int i = 0; i < delay; i++) PAUSE();
 }
+void spin_then_yield(void)
+{
+    int n = 0;
+    while (!LOAD(ready)) {
+        if (++n < 8) PAUSE();
+        else {
+            sched_yield();
+            n = 0;
+        }
+    }
+}
+void take_or_yield(void)
+{
+    for (;;) {
+        for (int i = 0; i < 2; i++) {
+            int expected = 0;
+            if (atomic_compare_exchange_strong(&lock_word, &expected, 1)) return;
+            PAUSE();
+        }
+        sched_yield();
+    }
+}
+void seen_before(void)
+{
+    for (;;) {
+        int seen = LOAD(first_word);
+        for (int i = 0; i < 1000 && !LOAD(ready); i++) PAUSE();
+        if (seen) return;
+    }
+}
+void entered_twice(long which)
+{
+    if (which & 1) goto middle;
+    for (;;) {
+        while (!LOAD(ready)) PAUSE();
+        step();
+    middle:
+        step();
+        if (go_on) return;
+    }
+}
 void yield_now_and_then(void)
 {
     for (unsigned spins = 0; !LOAD(ready); spins++) {
@@ -106,6 +147,34 @@ uint64_t hash(void)
     for (long i = 0; i < 2000000000000; i++) value = value * 31 + 7;
     total = (long)value;
     return value;
+}
+void gives_up(void)
+{
+    while (!LOAD(ready)) {
+        for (int i = 0; i < 8 && !LOAD(first_word); i++) PAUSE();
+        step();
+    }
+}
+void sums_again(void)
+{
+    long sum = 0;
+    while (!LOAD(ready))
+        for (int i = 0; i < 64; i++) sum += ((volatile long *)table)[i];
+    total = sum;
+}
+void searches_again(void)
+{
+    while (!LOAD(ready)) {
+        volatile char *at = (volatile char *)table, *end = at + sizeof table;
+        while (at < end && *at != 3) at++;
+    }
+}
+void divides(void)
+{
+    for (unsigned n = 4000000000u;; n--) {
+        unsigned part = 1000 / n;
+        __asm__ volatile("" : "+r"(part), "+r"(n));
+    }
 }
 KEEP static void count(void) { *(volatile long *)&total = 1; }
 void calls_what_writes(void) { while (!LOAD(ready)) count(); }

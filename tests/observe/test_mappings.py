@@ -24,6 +24,12 @@ TEXT = """\
 7f0000005000-7f0000006000 rw-p 00000000 00:00 0
 7f0000006000-7f0000007000 rw-s 00000000 00:01 99                         /dev/shm/x (deleted)
 7f0000007000-7f0000008000 rw-p 00000000 00:06 99                         /dev/some
+7f0000008000-7f0000009000 r--p 00000000 08:01 14                         /data/words
+7f0000009000-7f000000a000 rw-p 00000000 08:01 15                         /data/mine
+7f000000a000-7f000000b000 r-xp 00000000 00:00 0
+7f000000b000-7f000000c000 rwxp 00000000 00:00 0
+7f000000c000-7f000000d000 r-xp 00000000 00:01 98                         /memfd:jit (deleted)
+7f000000d000-7f000000e000 rwxp 00000000 08:01 13                         /lib/libx.so
 7ffd00000000-7ffd00001000 r--p 00000000 00:00 0                          [vvar]
 7ffd00001000-7ffd00002000 r-xp 00000000 00:00 0                          [vdso]
 """
@@ -52,6 +58,9 @@ def test_where_a_file_begins(address: int, base: int | None) -> None:
         (0x7F0000005FFF, False),
         (0x7F0000006000, True),
         (0x7F0000007000, True),
+        (0x7F0000008000, True),  # its file may be written
+        (0x7F0000009000, False),
+        (0x7F0000000000, False),  # constants of a library
         (0x7FFD00000000, True),
     ],
 )
@@ -59,6 +68,25 @@ def test_who_may_write_there(address: int, shared: bool) -> None:
     mapping = Mappings(TEXT).at(address)
     assert mapping is not None
     assert mapping.shared is shared
+
+
+@pytest.mark.parametrize(
+    ("address", "generated"),
+    [
+        (0x555500001000, False),
+        (0x7F0000001000, False),
+        (0x7FFD00001000, False),
+        (0x7F000000A000, True),
+        (0x7F000000B000, True),
+        (0x7F000000C000, True),
+        (0x7F000000D000, True),
+        (0x7F0000006000, True),
+    ],
+)
+def test_whose_code_may_change(address: int, generated: bool) -> None:
+    mapping = Mappings(TEXT).at(address)
+    assert mapping is not None
+    assert mapping.generated is generated
 
 
 def test_without_mappings_nothing_is_anywhere() -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import livetrap.observe.progress as module
+from livetrap import expressions
 from livetrap.errors import HarnessError
 from livetrap.observe.progress import MOST_READ, Progress, pattern
 
@@ -40,13 +42,32 @@ def test_lines_are_counted_once_whole(file: int) -> None:
     assert seen == [0, 1, 1, 3]
 
 
-def test_of_much_output_only_the_last_is_read(file: int) -> None:
+def test_of_much_output_only_the_last_is_read(file: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_S", 60.0)
     progress = Progress("regex:x", output_fd=file)
-    os.write(file, b"x\n" * MOST_READ)
-    assert progress.output() == MOST_READ // 2
-    assert progress.output() == MOST_READ // 2
-    os.write(file, b"x\n")
-    assert progress.output() == MOST_READ // 2 + 1
+    line = b"x" * 63 + b"\n"
+    os.write(file, line * (MOST_READ // 32))
+    assert progress.output() == MOST_READ // 64
+    assert progress.output() == MOST_READ // 64
+    os.write(file, line)
+    assert progress.output() == MOST_READ // 64 + 1
+
+
+def test_what_one_look_has_no_time_for_is_for_the_next(file: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_S", -1.0)
+    progress = Progress("regex:x", output_fd=file)
+    os.write(file, b"x\nx\ny\n")
+    assert progress.output() == 0
+    monkeypatch.setattr(module, "LOOK_S", 60.0)
+    assert progress.output() == 2
+
+
+def test_an_expression_that_takes_too_long_ends_the_trial(file: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expressions, "LINE_S", 0.02)
+    progress = Progress("regex:^(a|aa)+$", output_fd=file)
+    os.write(file, b"a" * 60 + b"b\n")
+    with pytest.raises(HarnessError, match=r"progress regex:\^\(a\|aa\)\+\$: took longer than 0.02 s with one line"):
+        progress.output()
 
 
 def test_output_without_lines_costs_no_memory(file: int) -> None:
@@ -79,7 +100,7 @@ def test_ways_without_an_expression(progress: str) -> None:
 
 @pytest.mark.parametrize(
     ("progress", "words"),
-    [("inputs", "one of output, io"), ("regex:(", "not a regular expression"), ("regex:", "without an expression")],
+    [("inputs", "one of output, io"), ("regex:(", "no regular expression"), ("regex:", "without an expression")],
 )
 def test_what_is_refused(progress: str, words: str) -> None:
     with pytest.raises(HarnessError, match=words):

@@ -79,12 +79,13 @@ def _parser() -> Any:
 
 def _run(words: list[str]) -> int:
     try:
+        _check_words(words)
         command = _parser()
         # `obj` travels to the commands: the record holds the command line.
         result = command.main(args=words, prog_name="livetrap", standalone_mode=False, obj=words)
     except HarnessError as error:
         streams.tell(str(error), error.detail)
-        return error.status
+        return bisect_status(error.status) if _bisecting(words) else error.status
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except SystemExit as error:  # how click ends a help text that nobody reads
@@ -102,6 +103,17 @@ def _run(words: list[str]) -> int:
                 traceback.print_exc()
         return bisect_status(3) if _bisecting(words) else 3
     return result if isinstance(result, int) else 0
+
+
+def _check_words(words: Sequence[str]) -> None:
+    """Records and reports are UTF-8. HarnessError: a word of the command line is not."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise HarnessError(
+                f"{word.encode(errors='backslashreplace').decode()}: is not UTF-8, as all must be"
+            ) from None
 
 
 def _bisecting(words: Sequence[str]) -> bool:

@@ -37,8 +37,8 @@ def at_limit(
     if state.looks == 0:
         return say(Verdict.INCONCLUSIVE, 4, "the watchdog got no look at the target within the time limit")
     if shape.stopped or state.suspended_ns > state.window_ns:
-        what = f"{shape.stopped} threads are stopped" if shape.stopped else "the machine was suspended"
-        return say(Verdict.INCONCLUSIVE, 1, f"{what} at the time limit")
+        what = f"stopped: {shape.stopped} of {len(threads)} threads" if shape.stopped else "the machine was suspended"
+        return say(Verdict.INCONCLUSIVE, 1, f"{what}, at the time limit")
     if mutex_cycle:  # whatever other threads do
         settled = settle(state, threads, shape, mutex_cycle=mutex_cycle, any_phase=True)
         assert settled is not None

@@ -112,14 +112,11 @@ def _closed_backwards(ways: Graph) -> dict[int, set[int]]:
     for last in ways:
         for head in ways[last]:
             if head <= last:
-                ahead = reaching([head], _between(head, last, lambda each: ways[each]))
-                behind = reaching([last], _between(head, last, lambda each: () if each == head else before[each]))
-                found.setdefault(head, {head}).update(ahead & behind)
+                near = {node: [each for each in before[node] if head <= each <= last] for node in ways}
+                behind = _grown(last, head, near)
+                ahead = reaching([head], lambda each, behind=behind: behind.intersection(ways[each]))
+                found.setdefault(head, {head}).update(ahead)
     return found
-
-
-def _between(low: int, high: int, nexts: Callable[[int], Iterable[int]]) -> Callable[[int], Iterable[int]]:
-    return lambda node: (each for each in nexts(node) if low <= each <= high)
 
 
 def _natural(ways: Graph, dominators: Mapping[int, int]) -> dict[int, set[int]] | None:

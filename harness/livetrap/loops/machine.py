@@ -25,7 +25,7 @@ ZERO = number(0)
 _BELOW, _ABOVE = 1024, 4096
 """Bytes about the stack pointer that are taken for the loop's own frame."""
 DIVIDES, DIVIDES_BY = "divides", "divides by"
-"""Traits that are not told: it divides by a fixed number, or by what may become 0. Both may fault (a quotient may not fit)."""
+"""Traits that are not told: it divides by a fixed number, or by what may be 0. Both may fault (a large quotient)."""
 
 
 class Access(NamedTuple):

@@ -165,6 +165,8 @@ class LoopGatherer:
         )
         if found.lines and loop.site and len(self.listings) < _MOST_LISTINGS:
             self.listings[loop.site] = found.lines
+        if found.kind is LoopKind.ENDLESS and _generated(mappings, found):
+            return replace(loop, kind=LoopKind.UNKNOWN, why="generated code, which may be changed")
         if found.kind is not LoopKind.POLL:
             return loop
         words = _values(
@@ -231,6 +233,12 @@ def _shared(mappings: Mappings, address: int, size: int) -> bool:
     """Whether others may write there. Memory of which nothing is known counts as theirs."""
     ends = (mappings.at(address), mappings.at(address + max(size, 1) - 1))
     return any(mapping is None or mapping.shared for mapping in ends)
+
+
+def _generated(mappings: Mappings, found: loops.Found) -> bool:
+    """Whether the loop's code may be changed under it. So may code of which nothing is known."""
+    ends = (mappings.at(found.start), mappings.at(max(found.start, found.end - 1)))
+    return any(mapping is None or mapping.generated for mapping in ends)
 
 
 def _values(words: Sequence[PolledWord], pid: int, memory: Memory) -> tuple[PolledWord, ...] | None:

@@ -32,11 +32,23 @@ class Mapping(NamedTuple):
     offset: int
     name: str
     """The path of the file, `[vdso]` and the like, or `[anonymous]`."""
+    of_program: bool = False
+    """The same file is mapped to be run, too."""
 
     @property
     def shared(self) -> bool:
-        """Whether something outside the process may write to it."""
-        return self.flags[3] == "s" or self.name.startswith(_WRITTEN_BY_OTHERS)
+        """Whether something outside the process may write to it. A private mapping that the process cannot write shows
+        its file, which others may write; but not those of programs and libraries: their constants stay as they are, and
+        their linker's tables, made unwritable once they are filled in, are the process's own."""
+        if self.flags[3] == "s" or self.name.startswith(_WRITTEN_BY_OTHERS):
+            return True
+        return self.name.startswith("/") and self.flags[1] == "-" and not self.of_program
+
+    @property
+    def generated(self) -> bool:
+        """Whether code in it may be changed while it runs: it is not a program file's, or it can be written."""
+        of_file = self.name.startswith(("/", "[vdso")) and not self.name.startswith("/memfd:")
+        return self.flags[1] == "w" or self.shared or not of_file
 
 
 class Mappings:
@@ -48,7 +60,8 @@ class Mappings:
             Mapping(int(start, 16), int(end, 16), flags, int(offset, 16), name or "[anonymous]")
             for start, end, flags, offset, name in _LINE.findall(text)
         ]
-        self._rows = sorted(rows)
+        run = {row.name for row in rows if row.flags[2] == "x"}
+        self._rows = sorted(row._replace(of_program=row.name in run) for row in rows)
         self._starts = [row.start for row in self._rows]
 
     def at(self, address: int) -> Mapping | None:

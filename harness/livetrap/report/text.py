@@ -79,9 +79,9 @@ def seconds(value: float | None) -> str:
     return f"{value:.0f} s" if value < 600 else f"{value / 60:.0f} min"
 
 
-def plural(count: int, noun: str, many: str = "") -> str:
-    """`1 trial`, `2 trials`; `many` where an s does not make it."""
-    return f"{count} {noun}" if count == 1 else f"{count} {many or f'{noun}s'}"
+def plural(count: int, noun: str) -> str:
+    """`1 trial`, `2 trials`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def styled(verdict: Verdict, text: str | None = None) -> Text:

@@ -36,8 +36,8 @@ class Tally:
         self.told: list[Record] = []
         """The first trial of each verdict but `passed`, by cells: hangs have the first word."""
         self.last: Record | None = None
-        self.left: list[int] = []
-        """The processes of all hangs that were left alive."""
+        self.left: list[tuple[int, ...]] = []
+        """The processes of each hang that was left alive."""
         self._cells: dict[str, Counter[Verdict]] = {}
         self._shapes: dict[str, dict[Shape, None]] = {}
 
@@ -49,7 +49,9 @@ class Tally:
         self.counts[record.verdict] += 1
         counts[record.verdict] += 1
         self.last = record
-        self.left += left_of(record.evidence)
+        left = left_of(record.evidence)
+        if left:
+            self.left.append(left)
         if record.verdict in HANGS:
             self._shapes.setdefault(key, {})[record.shape] = None
         if record.verdict is not Verdict.PASSED and counts[record.verdict] == 1:
@@ -93,12 +95,7 @@ def print_watch_end(
     failed: bool = False,
 ) -> None:
     """The last lines: how it ended, and where the record is. `failed`: it ended early, not by an interruption."""
-    if tally.left:
-        pids = " ".join(map(str, tally.left))
-        console.print(
-            f"{plural(len(tally.left), 'process', 'processes')} left alive; when done: kill -KILL {pids}",
-            soft_wrap=True,
-        )
+    _print_left(console, tally)
     ending = "interrupted" if interrupted else "ended early" if failed else ENDS[exit_status(tally.counts)]
     hung = sum(tally.counts[verdict] for verdict in HANGS)
     counted = sum(count for verdict, count in tally.counts.items() if verdict not in UNCOUNTED)
@@ -108,10 +105,21 @@ def print_watch_end(
     others = [f", {verdict.value} {count}" for verdict, count in tally.counts.items() if verdict in BUGS - HANGS]
     beside = "".join([*others, f", {uncounted} more say nothing" if uncounted else ""])
     done = f"hung {hung} of {plural(counted, 'trial')}{beside}, in {seconds(took_s)}{stopped}"
+    if ending == ENDS[3] and tally.counts[Verdict.PASSED]:
+        ending = ", ".join(f"{count} {verdict.value}" for verdict, count in tally.counts.most_common())
+        done = f"not every trial passed, in {seconds(took_s)}"
     console.print(Text.assemble((f"{ending}: ", "bold"), done), soft_wrap=True)
     telling = tally.told[0] if tally.told else tally.last
     if telling:
         console.print(f"record: {db}  (one trial of it: livetrap show {db} {telling.id})", soft_wrap=True)
+
+
+def _print_left(console: Console, tally: Tally) -> None:
+    """All that are left alive, where it is more than the one hang that is told in full."""
+    if len(tally.left) > 1:
+        pids = " ".join(str(pid) for left in tally.left for pid in left)
+        hangs = plural(len(tally.left), "hung trial")
+        console.print(f"left alive of {hangs}: {pids}  (when done: kill -KILL {pids})", soft_wrap=True)
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
