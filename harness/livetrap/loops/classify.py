@@ -355,11 +355,8 @@ class _Case:
 
     def idle(self) -> bool:
         """It only counts, pauses and reads what does not move, and writes to nothing but its own stack. A word that it
-        updates by an exclusive store is none of its work; a compare-and-swap that fails is a load.
-
-        The loop around it is followed with this one in it, all its ways out, so that nothing rests on this answer but
-        which of the two is told of.
-        """
+        updates by an exclusive store is none of its work; a compare-and-swap that fails is a load. The loop around it
+        is followed with this one in it: on this answer rests no more than which of the two is told of."""
         if any(self.carried.values()):
             return False
         loads = self._accesses(self.rounds, "loads")

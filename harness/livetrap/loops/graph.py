@@ -111,11 +111,13 @@ def _closed_backwards(ways: Graph) -> dict[int, set[int]]:
     found: dict[int, set[int]] = {}
     for last in ways:
         for head in ways[last]:
-            if head <= last:
-                near = {node: [each for each in before[node] if head <= each <= last] for node in ways}
-                behind = _grown(last, head, near)
-                ahead = reaching([head], lambda each, behind=behind: behind.intersection(ways[each]))
-                found.setdefault(head, {head}).update(ahead)
+            if head > last:
+                continue
+            near = {node: [each for each in before[node] if head <= each <= last] for node in ways}
+            behind = _grown(last, head, near)
+            if head in behind:
+                inside = {node: behind.intersection(ways[node]) for node in behind}
+                found.setdefault(head, set()).update(reaching([head], inside.__getitem__))
     return found
 
 
