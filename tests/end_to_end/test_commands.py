@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from livetrap.resources import csrc_dir
 from livetrap.store import Store
 from livetrap.targets.reaping import TOKEN
 from tests.end_to_end.hogs import hogs
@@ -36,9 +37,9 @@ STALL = ("--stall", "0.6")
 def bin_(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs, compiled as users compile theirs."""
     folder = tmp_path_factory.mktemp("programs")
-    for source in (HANGS, PROGRAMS / "healthy.c"):
-        words = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-pthread", str(source), "-o", folder / source.stem]
-        subprocess.run(words, check=True, timeout=60)
+    for source in (HANGS, PROGRAMS / "healthy.c", PROGRAMS / "beating.c"):
+        words = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-pthread", f"-I{csrc_dir() / 'include'}"]
+        subprocess.run([*words, str(source), "-o", folder / source.stem], check=True, timeout=60)
     return folder
 
 
@@ -137,6 +138,40 @@ def test_what_is_well_never_hangs_under_load(bin_: Path, tmp_path: Path) -> None
         done = watch(*words, "--", bin_ / "healthy", "{case}", "2", folder=tmp_path, limit_s=90)
     verdicts = {trial["verdict"] for trial in done.trials}
     assert verdicts <= {"passed", "slow", "inconclusive"}, told(done)
+
+
+BEATING = {
+    "caller": ("livelock", "1 spinning, 5 parked", 4.0),
+    "caller-and-ticker": ("livelock", "1 spinning, 1 polling, 5 parked", 5.0),
+    "caller-and-acceptor": ("livelock", "1 spinning, 6 parked", 8.0),
+    "one-long-call": ("passed", "", 8.0),
+    "load": ("passed", "", 8.0),
+}
+"""Verdict, shape, and the greatest time from the last beat to the verdict, in s, on a busy machine."""
+
+
+def test_who_beats_and_marks_nothing_is_judged_by_its_beats(bin_: Path, tmp_path: Path) -> None:
+    words = ("--keep-going", "--trials", "1", "--timeout", "7", "--param", f"case={','.join(BEATING)}")
+    done = watch(*words, "--", bin_ / "beating", "{case}", folder=tmp_path, limit_s=60)
+    found = {trial["cell"]["case"]: trial for trial in done.trials}
+    for name, (verdict, shape, within_s) in BEATING.items():
+        trial = found[name]
+        assert (trial["verdict"], _shape(trial) if shape else "") == (verdict, shape), told(done)
+        assert trial["stall_s"] < within_s, name
+        assert trial["beats"] >= 300
+    assert len(found["caller-and-acceptor"]["evidence"]["wakeable"]) == 1
+
+
+def test_python_beats_are_counted(tmp_path: Path) -> None:
+    script = (
+        "import threading, livetrap\n"
+        "lock = threading.Lock()\n"
+        "for _ in range(50): livetrap.beat()\n"
+        "lock.acquire(); lock.acquire()\n"
+    )
+    done = watch("--trials", "1", "--timeout", "10", "--", sys.executable, "-c", script, folder=tmp_path)
+    trial = done.trials[0]
+    assert (trial["verdict"], trial["beats"]) == ("deadlock", 50), told(done)
 
 
 def test_a_python_thread_that_polls_a_queue_is_waiting(tmp_path: Path) -> None:
