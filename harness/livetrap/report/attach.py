@@ -98,7 +98,7 @@ def report_of(pid: int, attached: Attached) -> Report:
         reason=judged.reason,
         looked_s=round((looks[-1].at_ns - looks[0].at_ns) / 1e9, 6) if looks else 0.0,
         beats=judged.beats,
-        threads=_threads(attached, looks),
+        threads=_threads(attached, looks) if judged.rule != "ended" else (),
         evidence=attached.evidence,
     )
 
