@@ -24,17 +24,11 @@ def virtual_address(path: Path, offset: int) -> int | None:
     """
     try:
         with path.open("rb") as file:
-            header = _header(file)
-            if header is None:
-                return None
-            (table,) = struct.unpack_from("<Q", header, 32)
-            size, count = struct.unpack_from("<HH", header, 54)
-            file.seek(table)
-            segments = file.read(size * min(count, _MOST_SEGMENTS))
+            segments = _table(file, start_at=32, sizes_at=54, least=56, most=_MOST_SEGMENTS)
     except (OSError, ValueError):
         return None
-    for at in range(0, len(segments) - 55, max(size, 56)):
-        kind, _, start, address, _, length = struct.unpack_from("<IIQQQQ", segments, at)
+    for segment in segments:
+        kind, _, start, address, _, length = struct.unpack_from("<IIQQQQ", segment)
         if kind == _PT_LOAD and start <= offset < start + length:
             return int(address + offset - start)
     return None
@@ -48,15 +42,8 @@ def has_symbol(path: Path, address: int) -> bool:
     """
     try:
         with path.open("rb") as file:
-            header = _header(file)
-            if header is None:
-                return False
-            (table,) = struct.unpack_from("<Q", header, 40)
-            size, count = struct.unpack_from("<HH", header, 58)
-            file.seek(table)
-            sections = file.read(size * min(count, _MOST_SECTIONS))
-            for at in range(0, len(sections) - 63, max(size, 64)):
-                _, kind, _, _, start, length = struct.unpack_from("<IIQQQQ", sections, at)
+            for section in _table(file, start_at=40, sizes_at=58, least=64, most=_MOST_SECTIONS):
+                _, kind, _, _, start, length = struct.unpack_from("<IIQQQQ", section)
                 if kind in _SYMBOL_TABLES:
                     file.seek(start)
                     if _covers(file.read(min(length, _MOST_SYMBOL_BYTES)), address):
@@ -66,9 +53,19 @@ def has_symbol(path: Path, address: int) -> bool:
     return False
 
 
-def _header(file: BinaryIO) -> bytes | None:
+def _table(file: BinaryIO, *, start_at: int, sizes_at: int, least: int, most: int) -> list[bytes]:
+    """Entries of a table of the file; where it begins, how long an entry is and how many there are stand in the header.
+
+    None for anything but a little-endian ELF-64 file.
+    """
     header = file.read(64)
-    return header if len(header) == 64 and header[:6] == b"\x7fELF\x02\x01" else None
+    if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
+        return []
+    (start,) = struct.unpack_from("<Q", header, start_at)
+    size, count = struct.unpack_from("<HH", header, sizes_at)
+    file.seek(start)
+    table = file.read(size * min(count, most))
+    return [table[at : at + size] for at in range(0, len(table) - least + 1, max(size, least))]
 
 
 def _covers(table: bytes, address: int) -> bool:
