@@ -114,23 +114,41 @@ def conclude(done: Done, out: Console, print_body: Callable[[], None]) -> int:
 
     Raises the campaign's own failure, after what had finished by then was printed.
     """
-    interrupted = done.interrupted
+
+    def end(interrupted: bool) -> None:
+        print_end(
+            out,
+            done.outcome,
+            done.records,
+            took_s=done.took_s,
+            db=done.db,
+            interrupted=interrupted,
+            failed=done.failure is not None,
+        )
+
+    return finish(print_body, end, interrupted=done.interrupted, failure=done.failure, status=done.outcome.exit_status)
+
+
+def finish(
+    body: Callable[[], None],
+    end: Callable[[bool], None],
+    *,
+    interrupted: bool,
+    failure: HarnessError | None,
+    status: int,
+) -> int:
+    """Prints the body and, whatever interrupts that, the end, which is told whether anything was; the exit status.
+
+    Raises `failure` after that.
+    """
     try:
-        print_body()
+        body()
     except KeyboardInterrupt:
         interrupted = True
-    print_end(
-        out,
-        done.outcome,
-        done.records,
-        took_s=done.took_s,
-        db=done.db,
-        interrupted=interrupted,
-        failed=done.failure is not None,
-    )
-    if done.failure is not None:
-        raise done.failure
-    return INTERRUPTED if interrupted else done.outcome.exit_status
+    end(interrupted)
+    if failure is not None:
+        raise failure
+    return INTERRUPTED if interrupted else status
 
 
 class Watcher:

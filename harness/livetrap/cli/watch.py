@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from livetrap import campaign, disturb, disturbances, host, watching
-from livetrap.cli.campaigning import INTERRUPTED, SEEDS, Watcher, check_record, ended_like_ctrl_c
+from livetrap.cli.campaigning import SEEDS, Watcher, check_record, ended_like_ctrl_c, finish
 from livetrap.cli.watch_options import assignments, check, duration, each
 from livetrap.errors import HarnessError
 from livetrap.model import Frozen, Record
@@ -175,23 +175,25 @@ def _carry_out(watch: Watch, *, db: str | None, json: str | None, line: str) -> 
 
 def _conclude(done: _Done, out: Console) -> int:
     """Prints what came of it, with its record in any case; returns the exit status. Raises its failure after that."""
-    interrupted = done.interrupted
-    try:
-        print_watch(out, done.watch, done.tally)
-    except KeyboardInterrupt:
-        interrupted = True
-    print_watch_end(
-        out,
-        done.watch,
-        done.tally,
-        took_s=done.took_s,
-        db=done.db,
-        interrupted=interrupted,
-        failed=done.failure is not None,
+
+    def end(interrupted: bool) -> None:
+        print_watch_end(
+            out,
+            done.watch,
+            done.tally,
+            took_s=done.took_s,
+            db=done.db,
+            interrupted=interrupted,
+            failed=done.failure is not None,
+        )
+
+    return finish(
+        lambda: print_watch(out, done.watch, done.tally),
+        end,
+        interrupted=done.interrupted,
+        failure=done.failure,
+        status=watching.exit_status(done.tally.counts),
     )
-    if done.failure is not None:
-        raise done.failure
-    return INTERRUPTED if interrupted else watching.exit_status(done.tally.counts)
 
 
 class _WatchWatcher(Watcher):
