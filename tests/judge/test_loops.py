@@ -58,9 +58,15 @@ def test_an_endless_loop_that_another_may_end_when_its_timer_ends_is_slow() -> N
     assert World([naps, looper(LoopKind.ENDLESS)], slots=False, rules=SILENT).judge().verdict is Verdict.SLOW
 
 
-def test_an_endless_loop_that_an_alarm_may_end_is_told_at_the_limit() -> None:
+def test_an_endless_loop_that_an_alarm_may_end_is_slow() -> None:
     got = World([looper(LoopKind.ENDLESS)], slots=False, rules=SILENT, timers=(PID,)).judge()
-    assert (got.certainty, got.rule) == (Certainty.OBSERVED, "limit-7")
+    assert (got.verdict, got.rule) == (Verdict.SLOW, "limit-9")
+    assert f"process {PID}" in got.reason
+
+
+def test_an_endless_loop_that_another_process_may_end_is_observed() -> None:
+    got = World([looper(LoopKind.ENDLESS), _elsewhere(JOINS)], slots=False, rules=SILENT).judge()
+    assert (got.verdict, got.certainty, got.rule) == (Verdict.LIVELOCK, Certainty.OBSERVED, "settle-1")
 
 
 @pytest.mark.parametrize("kind", [LoopKind.COMPUTE, LoopKind.UNKNOWN])
@@ -113,10 +119,10 @@ def test_a_poll_of_shared_memory_may_be_ended_from_outside() -> None:
     assert [id_.tid for id_ in got.wakeable] == [PID]
 
 
-def test_a_fixed_poll_beside_a_timer_is_told_at_the_limit() -> None:
+def test_a_silent_fixed_poll_beside_a_timer_is_slow() -> None:
     timer = poller(1000, slot=False)
     got = World([looper(LoopKind.POLL), timer], slots=False, rules=SILENT).judge()
-    assert (got.verdict, got.rule) == (Verdict.LIVELOCK, "limit-7")
+    assert (got.verdict, got.rule) == (Verdict.SLOW, "limit-9")
 
 
 @pytest.mark.parametrize("mark", [Mark.NONE, Mark.WAIT])
@@ -237,6 +243,15 @@ def test_a_cycle_in_a_child_whose_parent_may_kill_it_is_told_at_the_limit() -> N
 def _elsewhere(thread: Thread) -> Thread:
     """The same in another process of the tree."""
     return lambda t: dataclasses.replace(thread(t), pid=PID + 50)
+
+
+@pytest.mark.parametrize("wake", [WakeSource.TIMER, WakeSource.OUTSIDE])
+def test_one_that_is_done_and_sleeps_by_what_may_come_has_not_exited(wake: WakeSource) -> None:
+    done = sleeper(wake, mark=Mark.DONE)
+    world = World([looper(LoopKind.POLL, beats=3), done], rules=Rules(limit_s=6), ends_at_ms=5000)
+    assert world.judge().verdict is Verdict.PASSED
+    got = World([looper(LoopKind.POLL, beats=3), sleeper(WakeSource.NONE, mark=Mark.DONE)]).judge()
+    assert str(got.shape) == "1 spinning, 1 exited"
 
 
 def test_one_that_is_done_and_computes_on_has_not_exited() -> None:

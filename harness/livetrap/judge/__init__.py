@@ -38,6 +38,7 @@ from livetrap.model import (
     Settle,
     ThreadId,
     ThreadJudgement,
+    ThreadState,
     Verdict,
 )
 
@@ -133,6 +134,12 @@ def _to_be_stopped(state: State, thread: ThreadJudgement) -> bool:
     return over_allowance(track, state.rules)
 
 
+def _done_asleep(state: State, thread: ThreadJudgement) -> bool:
+    """It says that it is done, and sleeps: by what, is to be known."""
+    track = state.tracks[thread.id]
+    return thread.role is Role.EXITED and track.state is ThreadState.ASLEEP
+
+
 def _look_again(state: State) -> LookAgain:
     """Several looks to a window, but none too many: looking costs the machine that the target runs on."""
     rules, window_ns = state.rules, state.window_ns
@@ -144,7 +151,7 @@ def _look_again(state: State) -> LookAgain:
 
 
 def _gather(state: State, threads: tuple[ThreadJudgement, ...]) -> Gather:
-    sleepers = tuple(thread.id for thread in threads if thread.role in SLEEPERS)
+    sleepers = tuple(thread.id for thread in threads if thread.role in SLEEPERS or _done_asleep(state, thread))
     stopped = tuple(thread.id for thread in threads if _to_be_stopped(state, thread))
     spinners = tuple(
         thread.id

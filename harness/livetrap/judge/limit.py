@@ -60,11 +60,11 @@ def at_limit(
         return say(Verdict.SLOW, 6, _computing(busy, state))
     spun = tuple(id_ for id_, track in state.tracks.items() if spun_since_beat(track, state.rules))
     spun = spun or tuple(thread.id for thread in threads if thread.role is Role.SPINNING)
-    due = tuple(thread.id for thread in threads if timer_is_due(thread, state))
+    timers = [f"thread {thread.id.tid}" for thread in threads if timer_may_tell(thread, state)]
+    timers += [f"process {pid}" for pid in state.timers]
     silent = all(state.tracks[id_].mark is not Mark.WAIT for id_ in spun)  # what they wait for is a guess of ours
-    if spun and due and silent:
-        named = ", ".join(f"thread {id_.tid}" for id_ in due)
-        return say(Verdict.SLOW, 9, f"{len(spun)} spun throughout, and the timer of {named} has not ended yet")
+    if spun and timers and silent:
+        return say(Verdict.SLOW, 9, f"{len(spun)} spun throughout, and a timer of {', '.join(timers)} may release them")
     if spun:
         left = wakeable(threads)
         named = ", ".join([f"thread {id_.tid}" for id_ in left] + [f"process {pid}" for pid in state.timers])
@@ -77,9 +77,11 @@ def at_limit(
     return say(Verdict.SLOW, 9, "unfinished at the time limit, and nothing more can be said")
 
 
-def timer_is_due(thread: ThreadJudgement, state: State) -> bool:
-    """It has slept by one and the same timer since the last beat: what comes when that ends is not known yet."""
-    return thread.role is Role.PARKED and thread.wake is WakeSource.TIMER and state.tracks[thread.id].wakes == 0
+def timer_may_tell(thread: ThreadJudgement, state: State) -> bool:
+    """It sleeps by a timer, and nothing that beats has shown that it is idle: what it does one day is not known."""
+    if state.ever_beat and state.tracks[thread.id].wakes > 0:
+        return False
+    return thread.role in {Role.PARKED, Role.POLLING} and thread.wake is WakeSource.TIMER
 
 
 def starving_threads(state: State) -> tuple[ThreadId, ...]:

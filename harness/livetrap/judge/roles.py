@@ -54,8 +54,10 @@ def _judge(track: Track, state: State) -> ThreadJudgement:
 
 def role_of(track: Track, state: State) -> tuple[Role, WakeSource | None]:
     """The thread's role, and what could still wake or release it."""
-    if track.state is ThreadState.GONE or (track.mark is Mark.DONE and not works_on(track, state.rules)):
+    if track.state is ThreadState.GONE:
         return Role.EXITED, None
+    if track.mark is Mark.DONE and not works_on(track, state.rules):
+        return _done(track)
     if track.state is ThreadState.STOPPED:
         return Role.STOPPED, None
     if spins_in_bursts(track, state):
@@ -166,6 +168,13 @@ def _awake(track: Track, state: State) -> Role:
         return Role.STARVED
     # Of a thread without a mark nothing more can be said without its registers: it may compute.
     return Role.UNDECIDED if track.mark is Mark.WAIT or loops.may_be_stuck(track) else Role.COMPUTING
+
+
+def _done(track: Track) -> tuple[Role, WakeSource | None]:
+    """It says that its work is over; but it may sleep until a timer or something outside lets it do more."""
+    if track.state is ThreadState.ASLEEP and track.wake_now in {WakeSource.TIMER, WakeSource.OUTSIDE}:
+        return Role.PARKED, track.wake_now
+    return Role.EXITED, None
 
 
 def _released_by(track: Track) -> WakeSource | None:

@@ -48,7 +48,8 @@ def settle(
         return judgement(
             state,
             verdict=Verdict.LIVELOCK,
-            certainty=Certainty.PROVEN,
+            # Another process may end it, by a limit or an alarm that does not show.
+            certainty=Certainty.PROVEN if len({thread.id.pid for thread in threads}) == 1 else Certainty.OBSERVED,
             rule="settle-1",
             reason=f"thread {endless.id.tid} is in a loop that it cannot leave, and nothing that is left could end it",
             threads=threads,

@@ -12,6 +12,7 @@ from livetrap.loops.code import Code
 from livetrap.loops.follow import Body, Follower, Node, Round
 from livetrap.loops.found import Found, Puzzle, Read, Registers
 from livetrap.loops.machine import DIVIDES, DIVIDES_BY, Access, Machine, cannot
+from livetrap.loops.telling import reading, seen_traits, stored, traits
 from livetrap.loops.values import (
     CHANGES,
     MERGED,
@@ -33,7 +34,6 @@ from livetrap.loops.values import (
 )
 from livetrap.model import LoopKind
 
-_TRAITS = ("plain load", "atomic", "compare-and-swap", "pause", "yield")
 _DOUBTS = {
     OUTSIDE: "its exit depends on a clock or on something else that is not followed",
     UNRESOLVED: "its exit depends on memory whose address is not known",
@@ -63,9 +63,10 @@ def classify(*, registers: Registers, code: Code, body: Body, read: Read, at: No
         kind=kind,
         why=why,
         polled=tuple(sorted((word.address, word.size) for word in polled)),
+        stores=stored(case.rounds),
         frame=case.frame(min(body.addresses)),
-        traits=case.traits(),
-        marked=case.reading(polled),
+        shown=traits(case.rounds, case.polled),
+        marked=reading(case.rounds, polled),
     )
     return Classified(found, idle)
 
@@ -77,8 +78,9 @@ def _found(
     kind: LoopKind,
     why: str,
     polled: tuple[tuple[int, int], ...] = (),
+    stores: tuple[tuple[int, int], ...] = (),
     frame: str = "",
-    traits: tuple[str, ...] = (),
+    shown: tuple[str, ...] = (),
     marked: frozenset[int] = frozenset(),
 ) -> Found:
     steps = [step for step in map(code.at, sorted(body.addresses)) if step is not None]
@@ -88,8 +90,9 @@ def _found(
         end=steps[-1].after,
         instructions=tuple(step.address for step in steps),
         polled=polled,
+        stores=stores,
         frame=frame,
-        traits=traits,
+        traits=shown,
         why=why,
         lines=tuple(
             f"{step.address:#x}: {step.mnemonic} {step.operands}".rstrip()
@@ -275,9 +278,16 @@ class _Case:
             return LoopKind.UNKNOWN, "it writes what it read"
         if any(self._walks(access) for access in self._accesses(self.rounds, "loads")):
             return LoopKind.UNKNOWN, "it reads from an address that changes"
+        if self._acts_by_count():
+            return LoopKind.COMPUTE, "it counts, and may do something once a count is reached"
         if any(isinstance(each, Word) for each in sources):
             return self._poll()
         return self._endless()
+
+    def _acts_by_count(self) -> bool:
+        """It chooses its way by a value that it changes, and writes what others may read: a clock for them, say."""
+        stores = self._accesses(self.rounds, "stores")
+        return CHANGES in self.inner and any(not self.machine.is_own(each) for each in stores if each.how == "plain")
 
     def _walks(self, access: Access) -> bool:
         return access.address is None and bool(self.resolved(access.where.all_sources))
@@ -300,13 +310,13 @@ class _Case:
         return "it is on its way out" if self.now.back is None else ""
 
     def _endless(self) -> tuple[LoopKind, str]:
-        if any(node.calls for node in self.rounds.passed) or "yield" in self._seen_traits():
+        if any(node.calls for node in self.rounds.passed) or "yield" in seen_traits(self.rounds):
             return LoopKind.UNKNOWN, "it has no way out of its own, but it calls"
         if self.inner - {CHANGES, RETRIED, MERGED}:  # such as the main loop of a thread that serves others
             return LoopKind.UNKNOWN, "it has no way out of its own, but it waits or chooses inside"
         if way_out := self._way_out():
             return LoopKind.UNKNOWN, way_out
-        if {DIVIDES, DIVIDES_BY} & self._seen_traits():  # a handler of the fault may leave it
+        if {DIVIDES, DIVIDES_BY} & seen_traits(self.rounds):  # a handler of the fault may leave it
             return LoopKind.UNKNOWN, "it has no way out of its own, but it divides, which may fault"
         return LoopKind.ENDLESS, "nothing that can change leads out of it" if self.exits else "no way leads out of it"
 
@@ -318,7 +328,7 @@ class _Case:
         for store in self._accesses(self.now, "stores"):
             if store.how != "plain" and not self._writes_the_same(store) and self._is_polled(store):
                 return LoopKind.UNKNOWN, _DOUBTS[REWRITTEN]
-        if DIVIDES_BY in self._seen_traits():
+        if DIVIDES_BY in seen_traits(self.rounds):
             return LoopKind.UNKNOWN, "it divides by a value that may become 0"
         if not self._fits_memory():
             return LoopKind.UNKNOWN, "what it read has changed since"
@@ -367,28 +377,6 @@ class _Case:
         return not any(map(self._walks, loads)) and all(each.address in updated for each in stores)
 
     # --- what is told of it ---
-
-    def _seen_traits(self) -> set[str]:
-        return set().union(*(passed.traits for passed in self.rounds.passed.values()))
-
-    def traits(self) -> tuple[str, ...]:
-        found = self._seen_traits()
-        names = {"plain": "plain load", "atomic": "atomic", "swap": "atomic", "cas": "compare-and-swap"}
-        polled = self.polled
-        for access in self._accesses(self.rounds, "loads"):
-            if access.address is not None and Word(access.address, access.size) in polled:
-                found.add(names[access.how])
-        if "exclusive" in found and "atomic" in found:
-            found.add("compare-and-swap")
-        return tuple(trait for trait in _TRAITS if trait in found)
-
-    def reading(self, words: frozenset[Word]) -> frozenset[int]:
-        """The loop's own instructions that read these, or call what does."""
-        return frozenset(
-            node.calls[0] if node.calls else node.address
-            for node, passed in self.rounds.passed.items()
-            if any(each.address is not None and Word(each.address, each.size) in words for each in passed.loads)
-        )
 
     def frame(self, start: int) -> str:
         """The same in two looks when nothing that the loop keeps has changed."""

@@ -36,6 +36,8 @@ class Found(Frozen, kw_only=True):
     """Addresses in the loop, without those of functions that it calls."""
     polled: tuple[tuple[int, int], ...] = ()
     """Of a poll: (address, size in bytes) of all memory that its way depends on."""
+    stores: tuple[tuple[int, int], ...] = ()
+    """Of a poll or an endless loop: (address, size in bytes) of all that it writes."""
     frame: str = ""
     """The loop's first address, its frame's stack pointer and all registers that it only reads, as one short text."""
     traits: tuple[str, ...] = ()

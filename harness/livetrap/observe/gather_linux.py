@@ -291,5 +291,8 @@ def has_timer(process: ProcessFiles, *, foreign: bool = False) -> bool:
     """
     if _caught(process.read("status", 4096)) & (_TIMER_SIGNALS | (_SIGNALS_OF_OTHERS if foreign else 0)):
         return True
+    # What follows is the kernel's doing: a limit of CPU time ends the process, caught or not.
+    if re.search(rb"^Max cpu time\s+\d", process.read("limits", 4096), re.MULTILINE):
+        return True
     # One line of each POSIX timer tells whom it notifies (proc_pid_timers(5)); the file need not exist.
     return re.search(rb"^notify: (?!none)", process.read("timers", 4096), re.MULTILINE) is not None

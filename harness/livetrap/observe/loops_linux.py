@@ -7,6 +7,7 @@ fixed.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Collection, Sequence
@@ -35,6 +36,7 @@ _NO_TIME = "loop: no time was left to tell it"
 _NOT_SEEN = frozenset({_REGISTERS + stops_linux.NO_TIME, _REGISTERS + stops_linux.TOO_LATE, _NO_TIME})
 """These say nothing of where the thread is now."""
 _MOST_LISTINGS = 256
+_MOST_FILES = 256
 _WORK_NS = 60_000_000
 """CPU time that telling loops may take, all together. Loading the disassembler, once, takes most of it."""
 _MOST_KNOWN = 128
@@ -64,6 +66,8 @@ class LoopGatherer:
         self._last: dict[ThreadId, _Last] = {}
         self._known: dict[tuple[object, ...], tuple[loops.Found, Seen]] = {}
         self._entries: dict[tuple[int, int], tuple[Mappings, int | None]] = {}
+        self._stores: dict[ThreadId, tuple[tuple[int, int], ...]] = {}
+        """What the loops write that threads were last seen in."""
         self._turn = 0
         self.modules: dict[str, str] = {}
         """Paths of the program files that a site named, by the name it used."""
@@ -91,6 +95,7 @@ class LoopGatherer:
             for _ in range(_ROUNDS if classify else 0):
                 self._read_again(found, memory)
         if classify:
+            self._told_by_others(found)
             self._remember(found, ids)
         return found
 
@@ -126,9 +131,25 @@ class LoopGatherer:
                 if words is not None and words != loop.polled:
                     found[id_] = replace(evidence, loop=replace(loop, polled=words, moved=True))
 
+    def _told_by_others(self, found: dict[ThreadId, ThreadEvidence]) -> None:
+        """Whoever polls a word that another thread's loop writes may be told by it some day: it is not stuck."""
+        for id_, evidence in found.items():
+            loop = evidence.loop
+            if loop is None or not loop.polled or loop.moved:
+                continue
+            written = [
+                store
+                for other, stores in self._stores.items()
+                if other != id_ and other.pid == id_.pid
+                for store in stores
+            ]
+            if any(_overlap(word, store) for word in loop.polled for store in written):
+                found[id_] = replace(evidence, loop=replace(loop, moved=True))
+
     def _remember(self, found: dict[ThreadId, ThreadEvidence], ids: Collection[ThreadId]) -> None:
         if len(self._last) > _MOST_KEPT:
             self._last = {id_: last for id_, last in self._last.items() if id_ in ids}
+            self._stores = {id_: stores for id_, stores in self._stores.items() if id_ in ids}
         for id_ in ids:
             evidence = found.get(id_)
             if evidence is None or evidence.unreadable in _NOT_SEEN:
@@ -156,6 +177,7 @@ class LoopGatherer:
 
     def _loop(self, id_: ThreadId, stop: Stop, mappings: Mappings, memory: Memory) -> Loop:
         found = self._classified(id_.pid, stop, mappings, memory)
+        self._stores[id_] = found.stores
         loop = Loop(
             kind=found.kind,
             site=self.site(mappings, found.start),
@@ -169,9 +191,10 @@ class LoopGatherer:
             return replace(loop, kind=LoopKind.UNKNOWN, why="generated code, which may be changed")
         if found.kind is not LoopKind.POLL:
             return loop
+        rings = self._rings(id_)
         words = _values(
             tuple(
-                PolledWord(address=address, size=size, value=0, shared=_shared(mappings, address, size))
+                PolledWord(address=address, size=size, value=0, shared=rings or _shared(mappings, address, size))
                 for address, size in found.polled
             ),
             id_.pid,
@@ -183,6 +206,18 @@ class LoopGatherer:
         before = last.loop if last is not None else None
         same = before is not None and (before.site, before.frame) == (loop.site, loop.frame)
         return replace(loop, polled=words, moved=same and before is not None and before.polled != words)
+
+    def _rings(self, id_: ThreadId) -> bool:
+        """Whether its process has an io_uring: then the kernel may write anywhere in its memory."""
+        files = self._tree.find(id_)
+        if files is None:
+            return False
+        process, _ = files
+        try:
+            names = os.listdir(f"/proc/{process.pid}/fd")  # noqa: PTH208
+        except OSError:
+            return False
+        return any("io_uring" in process.link(f"fd/{name}") for name in names[:_MOST_FILES])
 
     def _classified(self, pid: int, stop: Stop, mappings: Mappings, memory: Memory) -> loops.Found:
         """What loop it is: found before by the same registers and the same bytes read, or anew."""
@@ -233,6 +268,11 @@ def _shared(mappings: Mappings, address: int, size: int) -> bool:
     """Whether others may write there. Memory of which nothing is known counts as theirs."""
     ends = (mappings.at(address), mappings.at(address + max(size, 1) - 1))
     return any(mapping is None or mapping.shared for mapping in ends)
+
+
+def _overlap(word: PolledWord, store: tuple[int, int]) -> bool:
+    address, size = store
+    return address < word.address + word.size and word.address < address + size
 
 
 def _generated(mappings: Mappings, found: loops.Found) -> bool:
