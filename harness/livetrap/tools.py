@@ -100,10 +100,13 @@ def run(
         guard = None
         try:
             _limit(process.pid, memory_bytes)
-            guard = _guard(process.pid)
+            guard = start_guard(_GUARD, [process.pid])
             late = _take(ours, process, kept, began + deadline_s)
         finally:
-            _end(process, guard)
+            _end(process)
+            end_guard(guard)  # before the group's number may become another's
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_KILL_S)
     finally:
         os.close(ours)
     status = -signal.SIGKILL if process.returncode is None else process.returncode
@@ -176,10 +179,14 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
     return process.poll() is not None
 
 
-def _guard(group: int) -> subprocess.Popen[bytes] | None:
+def start_guard(script: str, pids: Sequence[int]) -> subprocess.Popen[bytes] | None:
+    """A shell that waits until we have ended, by whatever, or have ended it; it then runs on, with the pids as $@.
+
+    `script` begins with `read _`. None where no shell can be started.
+    """
     with contextlib.suppress(OSError):
         return subprocess.Popen(
-            ["/bin/sh", "-c", _GUARD, "livetrap-guard", str(group)],
+            ["/bin/sh", "-c", script, "livetrap-guard", *map(str, pids)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -188,14 +195,15 @@ def _guard(group: int) -> subprocess.Popen[bytes] | None:
     return None
 
 
-def _end(process: subprocess.Popen[bytes], guard: subprocess.Popen[bytes] | None) -> None:
-    """Ends the group, and its guard before its number may become another's."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+def end_guard(guard: subprocess.Popen[bytes] | None) -> None:
+    """Ends a guard whose script is not to run on."""
     if guard is not None:
         guard.kill()
         guard.wait()
         if guard.stdin:
             guard.stdin.close()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_KILL_S)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -10,11 +10,12 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+
+from livetrap import tools
 
 _STOP_S = 0.5
 """Longest wait until all threads have stopped."""
@@ -43,18 +44,14 @@ def held(pids: Iterable[int]) -> Iterator[None]:
     try:
         # Before the guard, whose start its spinning threads would delay.
         sent = [pid for pid, handle in handles.items() if _send(handle, signal.SIGSTOP)]
-        guard = _guard(sent)
+        guard = tools.start_guard(_GUARD, sent) if sent else None
         _wait_until_still(sent)
         yield
     finally:
         for pid, handle in handles.items():
             _go_on(pid, handle)
             os.close(handle)
-        if guard is not None:
-            guard.kill()
-            guard.wait()
-            if guard.stdin:
-                guard.stdin.close()
+        tools.end_guard(guard)
 
 
 def is_stopped(pid: int) -> bool:
@@ -70,20 +67,6 @@ def status(pid: int, name: str, tid: int | None = None) -> str:
         found = re.search(rf"^{name}:\s*(.*)$", text, re.MULTILINE)
         return found[1] if found else ""
     return ""
-
-
-def _guard(pids: Sequence[int]) -> subprocess.Popen[bytes] | None:
-    if not pids:
-        return None
-    with contextlib.suppress(OSError):
-        return subprocess.Popen(
-            ["/bin/sh", "-c", _GUARD, "livetrap-guard", *map(str, pids)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    return None
 
 
 def _wait_until_still(pids: Sequence[int]) -> None:

@@ -56,7 +56,7 @@ def has_symbol(path: Path, address: int) -> bool:
 def _table(file: BinaryIO, *, start_at: int, sizes_at: int, least: int, most: int) -> list[bytes]:
     """Entries of a table of the file; where it begins, how long an entry is and how many there are stand in the header.
 
-    None for anything but a little-endian ELF-64 file.
+    Empty for anything but a little-endian ELF-64 file.
     """
     header = file.read(64)
     if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":

@@ -7,6 +7,7 @@ fixed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -68,6 +69,8 @@ class LoopGatherer:
         self._entries: dict[tuple[int, int], tuple[Mappings, int | None]] = {}
         self._stores: dict[ThreadId, tuple[tuple[int, int], ...]] = {}
         """What the loops write that threads were last seen in."""
+        self._with_ring: dict[int, bool] = {}
+        """Whether a process has an io_uring, as looked up in this gathering."""
         self._turn = 0
         self.modules: dict[str, str] = {}
         """Paths of the program files that a site named, by the name it used."""
@@ -82,6 +85,7 @@ class LoopGatherer:
         None stays stopped. The deadline (monotonic clock) is for the stops; telling what they show has a limit of its
         own.
         """
+        self._with_ring.clear()
         asked = {id_: files for id_ in ids if (files := self._tree.find(id_)) is not None}
         with Memory(self._tree) as memory:
             found = self._moved(asked, memory) if classify else {}
@@ -213,11 +217,12 @@ class LoopGatherer:
         if files is None:
             return False
         process, _ = files
-        try:
-            names = os.listdir(f"/proc/{process.pid}/fd")  # noqa: PTH208
-        except OSError:
-            return False
-        return any("io_uring" in process.link(f"fd/{name}") for name in names[:_MOST_FILES])
+        if process.pid not in self._with_ring:
+            names: list[str] = []
+            with contextlib.suppress(OSError):
+                names = os.listdir(f"/proc/{process.pid}/fd")[:_MOST_FILES]  # noqa: PTH208
+            self._with_ring[process.pid] = any("io_uring" in process.link(f"fd/{name}") for name in names)
+        return self._with_ring[process.pid]
 
     def _classified(self, pid: int, stop: Stop, mappings: Mappings, memory: Memory) -> loops.Found:
         """What loop it is: found before by the same registers and the same bytes read, or anew."""
