@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -25,13 +25,15 @@ ROUNDS_S = 6.0
 Row = tuple[str, float, float, str]
 
 
-def rows(*, starts: int, pairs: int) -> list[Row]:
+def rows(*, starts: int, triples: int) -> list[Row]:
     """All figures of commands: name, value, bound, unit."""
     with tempfile.TemporaryDirectory() as folder, Supervisor.start() as supervisor:
         bench = _Bench(Path(folder), supervisor)
         found = [("start and reap of /bin/true over subprocess.run, median", bench.start_ms(starts), 5, "ms")]
-        cost, share = bench.watching(pairs)
-        found.append((f"run time of a watched barrier-bound command, median of {pairs} pairs", cost, 1, "% more"))
+        cost, noise, share = bench.watching(triples)
+        beside = f"median of {triples}; unwatched against itself {noise:+.1f} %"
+        name = f"run time of a watched barrier-bound command ({beside})"
+        found.append((name, cost, 1, "% more"))
         found.append(("CPU of the harness while it watches that", share, 3, "% of a core"))
         found.append(("silent livelock: start to verdict", bench.stall_s("plain"), 8, "s"))
         found.append(("silent poll without end: start to verdict", bench.stall_s("poll"), 8, "s"))
@@ -60,18 +62,23 @@ class _Bench:
             differences.append((between - began) - (time.monotonic() - between))
         return statistics.median(differences) * 1e3
 
-    def watching(self, pairs: int) -> tuple[float, float]:
-        """By how many per cent a watched run takes longer, and the CPU that the harness uses meanwhile, likewise."""
+    def watching(self, triples: int) -> tuple[float, float, float]:
+        """By how many per cent a watched run takes longer than the two around it, by how many the second of those than
+        the first (the noise of the measurement), and the CPU that the harness uses meanwhile, likewise."""
         rounds = 20_000
-        while (took := self._alone(rounds)) < ROUNDS_S / 2:
+        while (took := statistics.median(self._alone(rounds) for _ in range(3))) < ROUNDS_S / 2:
             rounds = int(rounds * min(10.0, ROUNDS_S / max(took, 0.01)))
-        ratios, shares = [], []
-        for pair in range(pairs):
-            runs: list[Callable[[int], float]] = [self._alone, self._watched]
-            times = {run: run(rounds) for run in (runs if pair % 2 else reversed(runs))}
-            ratios.append(times[self._watched] / times[self._alone])
+        ratios, noise, shares = [], [], []
+        for _ in range(triples):
+            before, watched, after = self._alone(rounds), self._watched(rounds), self._alone(rounds)
+            ratios.append(2 * watched / (before + after))
+            noise.append(after / before)
             shares.append(self._share)
-        return (statistics.median(ratios) - 1) * 100, statistics.median(shares) * 100
+        return (
+            (statistics.median(ratios) - 1) * 100,
+            (statistics.median(noise) - 1) * 100,
+            statistics.median(shares) * 100,
+        )
 
     def stall_s(self, case: str) -> float:
         """From the start of a program that hangs at once to the verdict, in seconds; infinite where it was missed."""
@@ -121,6 +128,6 @@ def _compiled(source: Path, folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    for name, value, bound, unit in rows(starts=200, pairs=6):
+    for name, value, bound, unit in rows(starts=200, triples=10):
         print(f"{'ok  ' if value <= bound else 'OVER'}  {name}: {value:.3g} {unit} (at most {bound:g})")
     print(f"load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} CPUs")

@@ -175,7 +175,7 @@ def main() -> int:
         watched = run(folder, cache=cache, trials=2, measure_cpu=True)  # the first starts the supervisor
     rows.append(("CPU of the harness while it watches 8 spinning threads", watched.shares[-1] * 100, 3, "% of a core"))
 
-    rows += commands.rows(starts=asked.trials, pairs=max(2, asked.trials // 30))
+    rows += commands.rows(starts=asked.trials, triples=max(2, asked.trials // 30))
 
     met = True
     for name, value, bound, unit in rows:

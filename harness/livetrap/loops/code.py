@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import NamedTuple
 
@@ -9,6 +10,8 @@ from livetrap.loops.found import Puzzle, Read
 from livetrap.loops.operands import Insn, decoder, instruction
 
 _CHUNK = 4096
+_RUN = 512
+"""Bytes that are decoded at once, at most."""
 
 
 class Step(NamedTuple):
@@ -108,6 +111,31 @@ def _arm64_kind(mnemonic: str) -> str:
     return _ARM64_KINDS.get(mnemonic, "plain")
 
 
+@functools.lru_cache(maxsize=512)
+def _run(arch: str, data: bytes, address: int) -> tuple[Step, ...]:
+    """The instructions from there on, up to one that does not flow on: the same code is met again at each look."""
+    steps = []
+    for place, size, mnemonic, operands in decoder(arch, False).disasm_lite(data, address):
+        steps.append(step := _step(arch, place, size, mnemonic, operands))
+        if not step.flows_on:
+            break
+    return tuple(steps)
+
+
+def _step(arch: str, address: int, size: int, mnemonic: str, operands: str) -> Step:
+    kind = _x86_kind(mnemonic) if arch == "x86_64" else _arm64_kind(mnemonic)
+    target = None
+    if kind in {"jump", "branch", "call"}:
+        # A number alone (x86), or as the last operand (arm64); a register or memory leads elsewhere.
+        direct = _DIRECT.search(operands) if "[" not in operands else None
+        target = int(direct[1], 0) if direct else None
+        if target is None and kind != "call":
+            kind = "away"
+    if kind == "return" and operands not in {"", "x30", "lr"}:
+        kind = "stop"  # it pops more, or goes elsewhere
+    return Step(address, size, mnemonic, operands, kind, target)
+
+
 class Code:
     """A process's code, read in chunks and decoded once; bounded by `most` instructions."""
 
@@ -115,8 +143,6 @@ class Code:
         self.arch = arch
         self.left = most
         self._read = read
-        self._flow = decoder(arch, False)
-        self._kind = _x86_kind if arch == "x86_64" else _arm64_kind
         self._chunks: dict[int, bytes] = {}
         self._steps: dict[int, Step | None] = {}
         self._details: dict[int, Insn] = {}
@@ -139,27 +165,13 @@ class Code:
     def _decode_from(self, address: int) -> None:
         """Decodes a run of instructions up to one that does not flow on."""
         self._steps[address] = None
-        for place, size, mnemonic, operands in self._flow.disasm_lite(self._bytes(address, 512), address):
-            known = self._steps.get(place)
-            if known is not None:
+        for step in _run(self.arch, self._bytes(address, _RUN), address):
+            if self._steps.get(step.address) is not None:
                 return
             self.left -= 1
             if self.left < 0:
                 raise Puzzle("too much code to decode")
-            kind = self._kind(mnemonic)
-            target = None
-            if kind in {"jump", "branch", "call"}:
-                # A number alone (x86), or as the last operand (arm64); a register or memory leads elsewhere.
-                direct = _DIRECT.search(operands) if "[" not in operands else None
-                target = int(direct[1], 0) if direct else None
-                if target is None and kind != "call":
-                    kind = "away"
-            if kind == "return" and operands not in {"", "x30", "lr"}:
-                kind = "stop"  # it pops more, or goes elsewhere
-            step = Step(place, size, mnemonic, operands, kind, target)
-            self._steps[place] = step
-            if not step.flows_on:
-                return
+            self._steps[step.address] = step
 
     def _bytes(self, address: int, size: int) -> bytes:
         """Read by whole chunks, where these are mapped whole: one reading of memory serves many instructions."""
