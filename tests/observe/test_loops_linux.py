@@ -130,6 +130,17 @@ def test_a_word_that_moves_while_evidence_is_gathered(bench: Bench) -> None:
     assert bench.loop().moved, "against what it was before the stop"
 
 
+def test_who_is_on_the_way_out_is_not_stopped_while_its_words_move(bench: Bench) -> None:
+    bench.found = replace(bench.found, kind=LoopKind.UNKNOWN, why="it is on its way out")
+    seen = []
+    for value in (0, 1, 2, 2):
+        bench.word.value = value
+        loop = bench.loop()
+        seen.append((loop.kind, loop.moved, bench.stops))
+    unknown = LoopKind.UNKNOWN
+    assert seen == [(unknown, False, 1), (unknown, True, 1), (unknown, True, 1), (unknown, False, 2)]
+
+
 def test_another_loop_does_not_move(bench: Bench) -> None:
     bench.gather()
     bench.word.value = 1
@@ -166,7 +177,7 @@ def _in_a_program() -> dict[str, int]:
 
 @pytest.mark.parametrize("kind", [LoopKind.ENDLESS, LoopKind.COMPUTE, LoopKind.UNKNOWN])
 def test_other_loops_poll_nothing(bench: Bench, kind: LoopKind) -> None:
-    bench.found = replace(bench.found, kind=kind, why="a\x1b[2Jb", **_in_a_program())
+    bench.found = replace(bench.found, kind=kind, polled=(), why="a\x1b[2Jb", **_in_a_program())
     for _ in range(2):
         loop = bench.loop()
         assert (loop.kind, loop.polled, loop.moved) == (kind, (), False)

@@ -145,9 +145,10 @@ def _look_again(state: State) -> LookAgain:
     rules, window_ns = state.rules, state.window_ns
     if state.suspect and any(loops.may_be_stuck(track) for track in state.tracks.values()):
         return LookAgain(after_s=loops.pause_s(state))
+    slow_s = rules.silent_look_s if state.phase is None else rules.slow_look_s
     if state.since_beat_ns > 2 * window_ns:
-        return LookAgain(after_s=rules.slow_look_s)
-    return LookAgain(after_s=min(max(rules.look_s, window_ns / 8e9), rules.slow_look_s))
+        return LookAgain(after_s=slow_s)
+    return LookAgain(after_s=min(max(rules.look_s, window_ns / 8e9), slow_s))
 
 
 def _gather(state: State, threads: tuple[ThreadJudgement, ...]) -> Gather:

@@ -110,8 +110,14 @@ def learn(state: State, evidence: Evidence) -> State:
         tracks=loops.without_contradictions(tracks),
         timers=evidence.timers,
         gathered_ns=state.now_ns,
-        gather_wait_s=min(max(state.gather_wait_s * 1.5, state.rules.regather_s), 10 * state.rules.regather_s),
+        gather_wait_s=_next_wait_s(state),
     )
+
+
+def _next_wait_s(state: State) -> float:
+    """Time to the next gathering, in s: longer each time, and longest where nobody beats: there is no end to those."""
+    least = state.rules.regather_s
+    return min(max(state.gather_wait_s * 1.5, least), (25 if state.phase is None else 10) * least)
 
 
 def _first(state: State, look: Look) -> State:

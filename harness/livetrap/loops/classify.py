@@ -41,6 +41,10 @@ _DOUBTS = {
 }
 
 
+_OPEN = "it is on its way out"
+"""Of a loop that ends with memory and registers as they are."""
+
+
 class Classified(NamedTuple):
     """A loop, and whether it only counts, pauses and reads: then the loop around it says more."""
 
@@ -56,7 +60,7 @@ def classify(*, registers: Registers, code: Code, body: Body, read: Read, at: No
         idle = kind is LoopKind.COMPUTE and case.idle()
     except Puzzle as puzzle:
         return Classified(_found(body, code, kind=LoopKind.UNKNOWN, why=str(puzzle)), False)
-    polled = case.polled if kind is LoopKind.POLL else frozenset[Word]()
+    polled = case.polled if kind is LoopKind.POLL or why == _OPEN else frozenset[Word]()
     found = _found(
         body,
         code,
@@ -131,7 +135,7 @@ class _Case:
         done = self.follower.follow(head, values=False)
         self.machine.symbolic = False
         if done.back is None or self.at not in done.before:
-            raise Puzzle(self.follower.met or "it is on its way out")
+            raise Puzzle(self.follower.met or _OPEN)
         here = done.before[self.at]
         stack = self.follower.arch.STACK
         for name in (stack, *self.follower.arch.REGISTERS):
@@ -171,7 +175,7 @@ class _Case:
         self.carried = carried_in(done)
         for _ in range(8):
             if done.back is None:
-                raise Puzzle("it is on its way out")
+                raise Puzzle(_OPEN)
             new = self._next_head(done)
             if new == done.head:
                 self._check(done)
@@ -200,7 +204,7 @@ class _Case:
         """What was followed has to fit the registers as they are."""
         here = done.before.get(self.at)
         if here is None:
-            raise Puzzle("it is on its way out")
+            raise Puzzle(_OPEN)
         for name in self.follower.arch.REGISTERS:
             value = here[name]
             now = self.registers.sp if name == self.follower.arch.STACK else self.registers.values.get(name)
@@ -306,8 +310,8 @@ class _Case:
         for passed in self.now.passed.values():
             if passed.leaves:
                 open_ = passed.branch is not None and passed.branch.taken is not None
-                return "it is on its way out" if open_ else "whether it ends cannot be told"
-        return "it is on its way out" if self.now.back is None else ""
+                return _OPEN if open_ else "whether it ends cannot be told"
+        return _OPEN if self.now.back is None else ""
 
     def _endless(self) -> tuple[LoopKind, str]:
         if any(node.calls for node in self.rounds.passed) or "yield" in seen_traits(self.rounds):

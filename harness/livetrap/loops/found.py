@@ -35,7 +35,7 @@ class Found(Frozen, kw_only=True):
     instructions: tuple[int, ...] = ()
     """Addresses in the loop, without those of functions that it calls."""
     polled: tuple[tuple[int, int], ...] = ()
-    """Of a poll: (address, size in bytes) of all memory that its way depends on."""
+    """Of a poll, and of one that is on its way out: (address, size in bytes) of all memory that its way depends on."""
     stores: tuple[tuple[int, int], ...] = ()
     """Of a poll or an endless loop: (address, size in bytes) of all that it writes."""
     frame: str = ""

@@ -43,13 +43,15 @@ class Rules(Frozen, kw_only=True):
     settled_sleep_s: float = 0.02
     """A thread that slept throughout for this long is parked."""
     regather_s: float = 0.1
-    """Between two gatherings while a window stays open; grows to ten times that."""
+    """Between two gatherings while a window stays open; grows to ten times that, in silent targets to 25 times."""
     void_late_s: float = 0.1
     """A look later than this voids the time that it closes."""
     look_s: float = 0.02
     """Least time between looks; an eighth of the window, where that is more."""
     slow_look_s: float = 0.05
-    """Most time between looks, and that while a window stays open for long."""
+    """Most time between looks, and that while a window stays open for long ..."""
+    silent_look_s: float = 0.1
+    """... of targets that beat; of silent ones."""
     gather_s: float = 0.05
     """Deadline for gathering evidence."""
     fixed_looks: int = 20

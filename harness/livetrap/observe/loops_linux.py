@@ -193,7 +193,7 @@ class LoopGatherer:
             self.listings[loop.site] = found.lines
         if found.kind is LoopKind.ENDLESS and _generated(mappings, found):
             return replace(loop, kind=LoopKind.UNKNOWN, why="generated code, which may be changed")
-        if found.kind is not LoopKind.POLL:
+        if found.kind is not LoopKind.POLL and not found.polled:
             return loop
         rings = self._rings(id_)
         words = _values(
@@ -204,6 +204,8 @@ class LoopGatherer:
             id_.pid,
             memory,
         )
+        if found.kind is not LoopKind.POLL:
+            return replace(loop, polled=words or ())
         if not words:
             return replace(loop, kind=LoopKind.UNKNOWN, why="what it polls cannot be read")
         last = self._last.get(id_)
