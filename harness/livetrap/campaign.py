@@ -7,7 +7,7 @@ import datetime
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -24,7 +24,7 @@ from livetrap.store import Store
 from livetrap.trial import Job, Outcome
 from livetrap.watching import Watch
 
-__all__ = ["Listener", "Prepared", "attach", "check", "prepare", "run", "watch"]
+__all__ = ["CrewLike", "Listener", "Prepared", "attach", "check", "prepare", "run", "watch"]
 
 PlanSeen_contra = TypeVar("PlanSeen_contra", contravariant=True)
 
@@ -51,34 +51,67 @@ class Listener(Protocol[PlanSeen_contra]):
         """Something that the reader should know."""
 
 
-def run(prepared: Prepared, *, store: Store, listener: Listener[Plan], command: str = "") -> None:
+class CrewLike(Protocol):
+    """Whoever runs trials: a context manager, which ends whatever still runs when it is left."""
+
+    def __enter__(self) -> object:
+        """Begins."""
+
+    def __exit__(self, *_: object) -> None:
+        """Ends what still runs."""
+
+    def outcomes(self, works: Iterator[Work]) -> Generator[tuple[Work, Outcome], None, None]:
+        """Each trial with what came of it, as they end."""
+
+
+def run(
+    prepared: Prepared,
+    *,
+    store: Store,
+    listener: Listener[Plan],
+    command: str = "",
+    about: Mapping[str, object] = {},
+    goes_on: int | None = None,
+    trials: Iterator[PlannedTrial] | None = None,
+    ends: Callable[[Record], bool] = lambda _record: False,
+    crew: Callable[[Callable[[Work, Outcome], None]], CrewLike] | None = None,
+) -> None:
     """Runs every trial of a plan and stores each as it finishes.
+
+    `about` is stored with the campaign beside what is known of every one; `goes_on`: the id of a campaign of this store
+    that is gone on with instead of a new one. `trials` run instead of the plan's, each taken when the one before is on
+    disk; `ends` is asked after each whether that was the last. `crew` makes who runs them, given whom to tell of a
+    trial that is judged before evidence is taken; by default one of this machine.
 
     Raises KeyboardInterrupt upward, after nothing of the trial is left; HarnessError where the file cannot be written.
     """
     planned = prepared.plan
-    store.begin_campaign(
-        {
-            "scenario": planned.scenario.name,
-            "started": _now(),
-            "path": _where(planned.scenario),
-            "command": command,
-            "seed": planned.seed,
-            "trials": len(planned.trials),
-            "narrowed": planned.narrowed,
-        },
-        {**host.environment(), "compilers": prepared.versions},
-    )
+    if goes_on is not None:
+        store.go_on(goes_on)
+    else:
+        store.begin_campaign(
+            {
+                "kind": "run",
+                "scenario": planned.scenario.name,
+                "started": _now(),
+                "path": _where(planned.scenario),
+                "command": command,
+                "seed": planned.seed,
+                "trials": len(planned.trials),
+                "narrowed": planned.narrowed,
+                **about,
+            },
+            {**host.environment(), "compilers": prepared.versions},
+        )
     listener.started(planned)
     ledger = _Ledger(prepared, store=store, listener=listener, command=command)
     care = KernelCare() if prepared.kernel else CommandCare()
-    with (
-        ledger,
-        Crew(care=care, judged=ledger.enter_early) as crew,
-        contextlib.closing(crew.outcomes(ledger.works(iter(planned.trials)))) as outcomes,
-    ):
+    made = crew(ledger.enter_early) if crew else Crew(care=care, judged=ledger.enter_early)
+    works = ledger.works(iter(planned.trials) if trials is None else trials)
+    with ledger, made, contextlib.closing(made.outcomes(works)) as outcomes:
         for work, outcome in outcomes:
-            ledger.enter(work, outcome)
+            if ends(ledger.enter(work, outcome)):
+                return
 
 
 def watch(planned: Watch, *, store: Store, listener: Listener[Watch], command: str = "") -> None:

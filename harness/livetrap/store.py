@@ -132,6 +132,11 @@ class Store:
         self._campaign = cursor.lastrowid
         return cursor.lastrowid
 
+    def go_on(self, campaign: int) -> None:
+        """What is added from here on belongs to a campaign that is in the file. HarnessError: there is none such."""
+        self.campaign(campaign)
+        self._campaign = campaign
+
     def next_id(self) -> int:
         """An id for the next trial: unique in the file, ascending from 1."""
         if not self._next_id:
