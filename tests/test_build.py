@@ -23,12 +23,13 @@ from livetrap.build import (
     find,
     find_compiler,
     kept_manifest,
+    lacking_lto,
     manifest,
 )
 from livetrap.build.cache import Cache, key
 from livetrap.build.compilers import environment, family_of
 from livetrap.build.module import Runner
-from livetrap.build.sources import Unit, declarations, headers, kernel_files, object_key, registry, units
+from livetrap.build.sources import Unit, declarations, headers, kernel_files, kernel_parts, object_key, registry, units
 from livetrap.errors import HarnessError
 from livetrap.model import BuildSpec, NotAvailable
 from livetrap.resources import csrc_dir, kernel_names, scenarios_dir, technique_names
@@ -207,6 +208,38 @@ def test_unknown_kernel_and_file(tmp_path: Path) -> None:
             kernel_files(spec(kernel="mine", file=tmp_path / name), csrc_dir())
 
 
+def test_a_kernel_may_have_parts(tmp_path: Path) -> None:
+    """NAME.PART.c beside NAME.c is compiled as that one is, after it; those of others are not."""
+    for name in ("mine.c", "mine.two.c", "mine.one.c", "mine.one.h", "mined.c", "mined.one.c", "other.mine.c"):
+        (tmp_path / name).touch()
+    assert [path.name for path in kernel_parts(tmp_path / "mine.c")] == ["mine.one.c", "mine.two.c"]
+    compiled = units(spec("-O1", "-flto", kernel="mine", file=tmp_path / "mine.c"), csrc_dir())
+    ours = [unit for unit in compiled if unit.name.startswith("kernel_")]
+    assert [unit.name for unit in ours] == ["kernel_mine", "kernel_mine.one", "kernel_mine.two"]
+    assert all(unit.own and "-flto" in unit.flags for unit in ours)
+    registered = next(unit.text for unit in compiled if unit.name == "registry")
+    assert "lt_kernels_total = 1;" in registered
+
+
+def test_shipped_parts_are_no_kernels() -> None:
+    assert (csrc_dir() / "kernels" / "flag_handoff.getter.c").is_file()
+    assert all("." not in name for name in kernel_names())
+
+
+@pytest.mark.parametrize("flags", [("-O2",), ("-O2", "-fno-lto"), ("-O2", "-flto-partition=none")])
+def test_without_lto_no_linker_is_asked(flags: tuple[str, ...]) -> None:
+    assert lacking_lto(Compiler(name="gcc", family="gcc", path="/nowhere/gcc", version="none"), flags) == ""
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_compiler_that_cannot_link_with_lto(tmp_path: Path, status: int) -> None:
+    script = tmp_path / "gcc"
+    script.write_text(f"#!/bin/sh\nexit {status}\n")
+    script.chmod(0o755)
+    found = lacking_lto(Compiler(name="gcc", family="gcc", path=str(script), version=str(status)), ("-O2", "-flto"))
+    assert found.startswith("gcc cannot link with -flto here: ") == (status == 1)
+
+
 def test_cache_is_ours_alone(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "deep" / "cache")
     assert stat.S_IMODE(cache.path.stat().st_mode) == 0o700
@@ -375,7 +408,7 @@ def test_objects_are_shared_between_levels(compiler: Compiler, cache: Path) -> N
     build(spec("-O1"), compiler=compiler, cache=cache)
     objects = set((cache / "objects").iterdir())
     build(spec("-O3"), compiler=compiler, cache=cache)
-    assert len(set((cache / "objects").iterdir()) - objects) == 1  # the kernel's
+    assert len(set((cache / "objects").iterdir()) - objects) == 2  # the kernel's, and its part's
 
 
 @pytest.mark.slow
@@ -408,6 +441,23 @@ def test_what_a_file_lacks_is_told_when_loading(
     with pytest.raises(HarnessError, match=missing) as caught:
         manifest(built)
     assert caught.value.status == 2
+
+
+@pytest.mark.slow
+def test_a_part_is_linked_and_counts(tmp_path: Path, compiler: Compiler, cache: Path) -> None:
+    text = OWN.replace("static int nothing;", "static int nothing;\nint own_much(void);")
+    file = own(tmp_path, "parts", text.replace("(void)team; return", "(void)team; nothing = own_much(); return"))
+    with pytest.raises(HarnessError, match="own_much"):
+        manifest(build(spec(kernel="own", file=file), compiler=compiler, cache=cache))
+    part = tmp_path / "own.much.c"
+    part.write_text("int own_much(void) { return 1; }\n")
+    first = build(spec(kernel="own", file=file), compiler=compiler, cache=cache)
+    assert set(manifest(first).kernels) == {"own"}
+    part.write_text("int own_much(void) { return 2; }\n")
+    assert build(spec(kernel="own", file=file), compiler=compiler, cache=cache).module != first.module
+    part.write_text("int own_much(void) { return }\n")
+    with pytest.raises(HarnessError, match=r"own\.much\.c does not compile"):
+        build(spec(kernel="own", file=file), compiler=compiler, cache=cache)
 
 
 RACE = """

@@ -84,11 +84,13 @@ def scenario() -> Scenario:
     )
 
 
-def test_both_forms_of_the_bug_and_both_ways_out(scenario: Scenario) -> None:
+def test_all_forms_of_the_bug_and_both_ways_out(scenario: Scenario) -> None:
     assert {name: (variant.role, variant.parameters["nesting"]) for name, variant in scenario.variants.items()} == {
         "buggy": (VariantRole.BUGGY, "thread_tag"),
         "widened": (VariantRole.WIDENED, "thread_tag"),
         "mutex": (VariantRole.BUGGY, "mutex"),
+        "spinlock": (VariantRole.BUGGY, "spinlock"),
+        "recursive": (VariantRole.BUGGY, "recursive"),
         "tagged": (VariantRole.FIXED, "section_tag"),
         "serial": (VariantRole.FIXED, "serial"),
     }
@@ -108,22 +110,38 @@ def test_a_place_is_used_again_after_a_theft(tmp_path: Path, compiler: str) -> N
 
 @pytest.mark.slow
 def test_the_story(tmp_path: Path) -> None:
-    """The caller spins and all others sleep; with a mutex all sleep; both fixed variants pass, with right results."""
-    words = ("run", "nested-parallel-for", "--threads", "4", "--trials", "1", "--json", "-")
+    """The caller spins and all others sleep; with a mutex all sleep; both fixed variants pass, with right results.
+
+    A recursive mutex has the shape of the first; with a spin lock, idle workers are all that sleep.
+    """
+    sure = "widened,mutex,spinlock,recursive,tagged,serial"
+    words = ("run", "nested-parallel-for", "--variant", sure, "--threads", "4", "--trials", "1", "--json", "-")
     done = livetrap(*words, folder=tmp_path, limit_s=60)
     assert done.status == 0, done.err
     verdicts = defaultdict(list)
     for trial in done.trials:
         verdicts[trial["variant"]].append(trial["verdict"])
         parked, spinning = trial["shape"]["parked"], trial["shape"]["spinning"]
-        if trial["verdict"] == "livelock":
+        if trial["variant"] == "spinlock":
+            assert spinning >= 1
+            assert spinning + parked == 4
+        elif trial["verdict"] == "livelock":
             assert (spinning, parked) == (1, 3)
         elif trial["verdict"] == "deadlock":
             assert (spinning, parked) == (0, 4)
     assert {*verdicts["tagged"], *verdicts["serial"]} == {"passed"}
     assert verdicts["mutex"] == ["deadlock"]
-    assert "livelock" in verdicts["buggy"] + verdicts["widened"]
-    assert set(verdicts["buggy"] + verdicts["widened"]) <= {"livelock", "passed"}
+    assert verdicts["spinlock"] == verdicts["recursive"] == ["livelock"]
+    assert verdicts["widened"] == ["livelock"]
+
+
+@pytest.mark.slow
+def test_it_comes_by_itself_with_many_threads(tmp_path: Path) -> None:
+    words = ("--variant", "buggy", "--threads", "16", "--trials", "2", "--json", "-")
+    done = livetrap("run", "nested-parallel-for", *words, folder=tmp_path, limit_s=60)
+    assert done.status == 0, done.err
+    found = [(trial["verdict"], trial["shape"]["spinning"], trial["shape"]["parked"]) for trial in done.trials]
+    assert ("livelock", 1, 15) in found
 
 
 @pytest.mark.slow

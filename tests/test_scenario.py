@@ -9,6 +9,7 @@ import pytest
 from livetrap.errors import HarnessError
 from livetrap.matching import expectation_of, value_matches
 from livetrap.model import BUGS, Rules, VariantRole, Verdict
+from livetrap.resources import kernel_names, technique_names
 from livetrap.scenario import load, parse, rules_of
 from livetrap.scenario_model import Scenario, axes_of, cell_count, cells, compiler_family, parameters_of
 
@@ -47,6 +48,7 @@ flags = ["-O0", "-O2"]
 [variants.buggy]
 role = "buggy"
 trials = 7
+always = true
 parameters = { flag = "plain" }
 axes = { body = ["empty", "pause"], threads = [2, 4] }
 [variants.fixed]
@@ -93,6 +95,7 @@ def test_defaults() -> None:
 def test_a_full_one() -> None:
     scenario = read(FULL)
     buggy, fixed = scenario.variants["buggy"], scenario.variants["fixed"]
+    assert (buggy.always, fixed.always) == (True, False)
     assert axes_of(scenario, buggy)["threads"] == (2, 4), "a variant's axis replaces the scenario's"
     assert axes_of(scenario, fixed)["threads"] == (1, 2, 4)
     assert parameters_of(scenario, buggy) == {"moment": "late", "flag": "plain"}, "body is an axis here"
@@ -109,7 +112,7 @@ def test_a_full_one() -> None:
         # Syntax: file, line, column.
         ("schema = 1", "schema = = 1", "s.toml:2:10: Invalid value"),
         ('name = "mine"', 'name = "mine"\nname = "x"', "s.toml:4:11: Cannot overwrite a value"),
-        ("threads = [2, 4] }", "threads = [2, 4", "s.toml:25:1: Unclosed array"),
+        ("threads = [2, 4] }", "threads = [2, 4", "s.toml:26:1: Unclosed array"),
         # Unknown names: the nearest.
         ("[budget]", "[budjet]", "s.toml: budjet: unknown key; did you mean 'budget'?"),
         ('kernel = "flag', 'kernal = "flag', "s.toml: target.kernal: unknown key; did you mean 'kernel'?"),
@@ -164,6 +167,8 @@ def test_a_full_one() -> None:
         ('kernel = "flag_handoff"', 'file = "flag_handoff.c"', "s.toml: target.file: 'flag_handoff.c' has the name"),
         ('flag = "plain" }', "align = 2 }", "s.toml: variants.buggy.parameters.align: an axis, not a parameter"),
         ('flag = "plain" }', "flag = 1.5 }", "s.toml: variants.buggy.parameters.flag: expected a whole number or text"),
+        ('role = "fixed"', 'role = "fixed"\nalways = true', "s.toml: variants.fixed.always: is for roles buggy and"),
+        ("always = true", "always = 1", "s.toml: variants.buggy.always: expected true or false, got a whole number"),
         ('role = "fixed"', "role = 3", "s.toml: variants.fixed.role: expected text, got a whole number"),
         ('role = "fixed"', "", "s.toml: variants.fixed: missing required field `role`"),
         ('threads = ">=4"', "threads = 4.5", "expect[1].match.threads: expected a whole number, text, or a list"),
@@ -189,6 +194,12 @@ def test_what_is_wrong(old: str, new: str, message: str) -> None:
 
 def test_a_file_that_ends_too_early() -> None:
     assert problem('schema = 1\nname = "x') == "s.toml:2:10: Unterminated string"
+
+
+def test_no_target() -> None:
+    assert "s.toml: target: missing; it has either kernel" in problem(
+        MINIMAL.replace('[target]\nkernel = "flag_handoff"\n', "")
+    )
 
 
 def test_no_variants() -> None:
@@ -316,9 +327,8 @@ def test_compiler_family(name: str, family: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in ROOT.glob("scenarios/*/scenario.toml")))
 def test_shipped_scenarios(name: str) -> None:
-    kernels = [path.stem for path in ROOT.glob("csrc/kernels/*.c")]
-    techniques = [path.stem for path in ROOT.glob("csrc/techniques/*.c")]
-    scenario = load(name, scenarios_dir=ROOT / "scenarios", kernels=kernels, techniques=techniques)
+    names = {"kernels": kernel_names(ROOT / "csrc"), "techniques": technique_names(ROOT / "csrc")}
+    scenario = load(name, scenarios_dir=ROOT / "scenarios", **names)
     assert scenario.name == name
     assert (ROOT / "scenarios" / name / "README.md").read_text().startswith(f"# {name}\n")
     assert scenario.source

@@ -88,6 +88,12 @@ uint64_t lt_now_ns(void);            /* CLOCK_MONOTONIC */
 void lt_sleep_us(uint64_t us);       /* sleeps the whole time, signals or not */
 uint64_t lt_compute_us(uint64_t us); /* integer work, for that long on the wall clock, without a sleep */
 
+/*
+ * The calling thread is outranked, from now on, by all others that want its CPU: nice 19 on Linux, the class
+ * `background` of quality of service on macOS. Needs no rights; without them there is no way back. 0, or an errno.
+ */
+int lt_lower_priority(void);
+
 /* A zeroed block on a cache line of its own; free() frees it. NULL: out of memory. */
 void *lt_alloc_lines(size_t bytes);
 

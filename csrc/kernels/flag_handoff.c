@@ -5,7 +5,7 @@
  * set; or, where the compiler deletes the loop, they go on too early and find the payload stale. `moment` decides who
  * comes first: `late` publishes when all the others have reached their wait, and some time later still, so that every
  * trial shows what the build does; `early` publishes at once, so that a hang is rare. A volatile or atomic flag passes.
- * flag_waits.h has the loops, and what compilers make of them.
+ * flag_waits.h has the loops, and what compilers make of them; flag_handoff.getter.c has the getters for one of them.
  *
  * Fences stand on both sides of the flag, of whatever kind it is: order is never the reason here. Payload and flag are
  * otherwise written as the kind of flag says, one after the other, with nothing in between.

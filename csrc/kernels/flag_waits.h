@@ -1,5 +1,5 @@
 /*
- * flag_waits.h: the ways in which flag_handoff waits for its flag: four kinds of flag, five bodies of the loop.
+ * flag_waits.h: the ways in which flag_handoff waits for its flag: four kinds of flag, six bodies of the loop.
  *
  * Each is a function of its own that gets the flag's address, and is never inlined, so that a compiler makes of it what
  * it makes of a wait in a library. What they make of the *plain* flag, which they may read once for all:
@@ -9,8 +9,11 @@
  *     volatile_counter   waits    for ever          for ever        for ever
  *     plain_counter      waits    for ever          for ever        not at all: the loop is deleted
  *     pause, yield       waits    waits             waits           waits
+ *     getter             waits    waits             waits           waits
+ *     getter, -flto      waits    for ever          for ever        for ever
  *
  * (C11 lets a compiler assume that a loop ends when its condition is no constant and its body has no side effect.)
+ * `getter` steps a volatile counter as well, but reads the flag through a function of flag_handoff.getter.c.
  * A volatile, relaxed or acquire flag is read at each step, whatever the body.
  */
 #ifndef LIVETRAP_FLAG_WAITS_H
@@ -18,15 +21,11 @@
 #include <livetrap.h>
 #include <sched.h>
 
-enum flag_kind { FLAG_PLAIN, FLAG_VOLATILE, FLAG_RELAXED, FLAG_ACQUIRE, FLAG_KINDS };
-enum flag_body { BODY_EMPTY, BODY_VOLATILE_COUNTER, BODY_PLAIN_COUNTER, BODY_PAUSE, BODY_YIELD, FLAG_BODIES };
-#define FLAG_CHOICES "plain|volatile|relaxed|acquire"
-#define BODY_CHOICES "empty|volatile_counter|plain_counter|pause|yield"
+#include "flag_reads.h"
 
-#define READ_PLAIN(flag) (*(flag)) /* BUG: a plain read, which the compiler may make once for all */
-#define READ_VOLATILE(flag) (*(const volatile uint32_t *)(flag))
-#define READ_RELAXED(flag) __atomic_load_n((flag), __ATOMIC_RELAXED)
-#define READ_ACQUIRE(flag) __atomic_load_n((flag), __ATOMIC_ACQUIRE)
+enum flag_body { BODY_EMPTY, BODY_VOLATILE_COUNTER, BODY_PLAIN_COUNTER, BODY_PAUSE, BODY_YIELD, BODY_GETTER,
+                 FLAG_BODIES };
+#define BODY_CHOICES "empty|volatile_counter|plain_counter|pause|yield|getter"
 
 #define FLAG_WAIT(kind, READ, body, counter, step)                                       \
     __attribute__((noinline)) static void wait_##kind##_##body(const uint32_t *flag) {   \
@@ -41,7 +40,8 @@ enum flag_body { BODY_EMPTY, BODY_VOLATILE_COUNTER, BODY_PLAIN_COUNTER, BODY_PAU
     FLAG_WAIT(kind, READ, volatile_counter, volatile uint32_t n = 0, n++)     \
     FLAG_WAIT(kind, READ, plain_counter, LT_UNUSED uint32_t n = 0, n++)       \
     FLAG_WAIT(kind, READ, pause, , lt_pause())                                \
-    FLAG_WAIT(kind, READ, yield, , sched_yield())
+    FLAG_WAIT(kind, READ, yield, , sched_yield())                             \
+    FLAG_WAIT(kind, flag_handoff_get_##kind, getter, volatile uint32_t n = 0, n++)
 
 FLAG_WAITS(plain, READ_PLAIN)
 FLAG_WAITS(volatile, READ_VOLATILE)
@@ -50,7 +50,7 @@ FLAG_WAITS(acquire, READ_ACQUIRE)
 
 #define FLAG_ROW(kind)                                                                       \
     { wait_##kind##_empty, wait_##kind##_volatile_counter, wait_##kind##_plain_counter,      \
-      wait_##kind##_pause, wait_##kind##_yield }
+      wait_##kind##_pause, wait_##kind##_yield, wait_##kind##_getter }
 
 static void (*const flag_waits[FLAG_KINDS][FLAG_BODIES])(const uint32_t *) = {
     FLAG_ROW(plain), FLAG_ROW(volatile), FLAG_ROW(relaxed), FLAG_ROW(acquire)};

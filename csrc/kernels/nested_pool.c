@@ -13,8 +13,12 @@
  *     serial        passes   only the outer loop uses the pool
  *     mutex         hangs    one section at a time, by a plain mutex: an inner one waits for the outer one, which waits
  *                            for its items, and all sleep
+ *     spinlock      hangs    the same by a spin lock: those who want it spin
+ *     recursive     hangs    the same by a recursive mutex: the caller's inner sections pass, the workers' do not. They
+ *                            sleep, and the caller spins until their items have finished
  *
- * The bug needs an outer section with a dispatcher, hence three threads. Each result is checked after each call.
+ * The tags' bug needs an outer section with a dispatcher, hence three threads; a lock needs two. Each result is checked
+ * after each call.
  *
  * Source: thread_tag: microsoft/onnxruntime#29047, fixed by #29081. mutex: nntrainer/nntrainer#4154.
  */
@@ -56,7 +60,10 @@ static void finish(struct lt_team *team, void *state) {
     if (nested == NULL) {
         return;
     }
-    pool_free(nested->pool);
+    if (nested->pool != NULL) {
+        pool_guard_destroy(nested->pool);
+        pool_free(nested->pool);
+    }
     free(nested->sums);
     free(nested->expected);
     free(nested);
@@ -78,11 +85,13 @@ static void *setup(struct lt_team *team) {
     nested->sums = (uint64_t *)lt_alloc_lines(items * sizeof(uint64_t));
     nested->expected = (uint64_t *)lt_alloc_lines(items * sizeof(uint64_t));
     nested->pool = pool_new(threads - 1);
+    if (nested->pool != NULL) {
+        pool_guard_init(nested->pool, (enum pool_nesting)lt_team_param(team, "nesting"));
+    }
     if (nested->sums == NULL || nested->expected == NULL || nested->pool == NULL) {
         lt_error(team, "no memory for %u experts of %u rows", nested->experts, nested->rows);
         return nested;
     }
-    nested->pool->nesting = (enum pool_nesting)lt_team_param(team, "nesting");
     nested->pool->from_back = lt_team_param(team, "take") == 1;
     for (i = 0; i < items; i++) {
         nested->expected[i] = compute(i, nested->work);

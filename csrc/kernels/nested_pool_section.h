@@ -13,9 +13,7 @@
  */
 #ifndef NESTED_POOL_SECTION_H
 #define NESTED_POOL_SECTION_H
-#include "nested_pool_workers.h"
-
-#include <sched.h>
+#include "nested_pool_guard.h"
 
 #define SPINS_BEFORE_YIELD 1000u
 
@@ -172,15 +170,9 @@ static inline void pool_loop(struct pool_self *self, pool_body body, void *state
         section->state = state;
         section->outer = outer;
         section->items = items;
-        if (pool->nesting == NESTING_MUTEX) {
-            lt_wait_begin(SITE_SECTION, LT_WAIT_UNTIMED);
-            pthread_mutex_lock(&pool->one_section); /* BUG: held while items run, and an item may be a loop itself */
-            lt_wait_end();
-        }
+        pool_guard_enter(pool, SITE_SECTION); /* BUG: held while items run, and an item may be a loop itself */
         pool_lead(self, section);
-        if (pool->nesting == NESTING_MUTEX) {
-            pthread_mutex_unlock(&pool->one_section);
-        }
+        pool_guard_leave(pool);
         pool_leave(section);
     }
     lt_beat();

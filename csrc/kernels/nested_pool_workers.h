@@ -8,14 +8,22 @@
 #define NESTED_POOL_WORKERS_H
 #include "nested_pool_queue.h"
 
-enum pool_nesting { NESTING_THREAD_TAG, NESTING_SECTION_TAG, NESTING_SERIAL, NESTING_MUTEX };
-#define NESTING_CHOICES "thread_tag|section_tag|serial|mutex"
+enum pool_nesting {
+    NESTING_THREAD_TAG,
+    NESTING_SECTION_TAG,
+    NESTING_SERIAL,
+    NESTING_MUTEX,
+    NESTING_SPINLOCK,
+    NESTING_RECURSIVE
+};
+#define NESTING_CHOICES "thread_tag|section_tag|serial|mutex|spinlock|recursive"
 
 struct pool {
     enum pool_nesting nesting;
     int from_back;               /* workers take their own tasks from the back, as thieves do */
     uint64_t tags;               /* how many were given away */
-    pthread_mutex_t one_section; /* only where `nesting` says so */
+    pthread_mutex_t one_section; /* only where `nesting` says so; and so is the next */
+    uint32_t taken;
     uint32_t stop;
     uint32_t workers;
     struct pool_queue queues[];
@@ -30,16 +38,11 @@ struct pool_self {
 
 static inline struct pool *pool_new(uint32_t workers) {
     struct pool *pool = (struct pool *)lt_alloc_lines(sizeof *pool + workers * sizeof pool->queues[0]);
-    pthread_mutexattr_t plain;
     uint32_t i;
     if (pool == NULL) {
         return NULL;
     }
     pool->workers = workers;
-    pthread_mutexattr_init(&plain);
-    pthread_mutexattr_settype(&plain, PTHREAD_MUTEX_NORMAL);
-    pthread_mutex_init(&pool->one_section, &plain);
-    pthread_mutexattr_destroy(&plain);
     for (i = 0; i < workers; i++) {
         pool_queue_init(&pool->queues[i]);
     }
@@ -50,9 +53,6 @@ static inline void pool_free(struct pool *pool) {
     uint32_t i;
     for (i = 0; pool != NULL && i < pool->workers; i++) {
         pool_queue_destroy(&pool->queues[i]);
-    }
-    if (pool != NULL) {
-        pthread_mutex_destroy(&pool->one_section);
     }
     free(pool);
 }

@@ -1,6 +1,6 @@
 /*
  * platform.h: what differs between Linux and macOS. platform_linux.c and platform_macos.c each define all of it; both
- * are always compiled, and the one of the other system is empty.
+ * are always compiled, and the one of the other system is empty. So does lt_lower_priority of livetrap_kernel.h.
  */
 #ifndef LIVETRAP_PLATFORM_H
 #define LIVETRAP_PLATFORM_H

@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <ucontext.h>
 
 #define MASK_WORDS 128 /* 8192 CPUs, the most that Linux can be built for */
@@ -83,6 +84,14 @@ int32_t lt_platform_place(const uint64_t *mask, size_t words, int32_t qos) {
         return -errno;
     }
     return memcmp(want, got, sizeof want) == 0 ? 1 : -ENODEV; /* some CPU of the mask is not there for us */
+}
+
+/*
+ * Linux has a priority for each thread, whatever POSIX says of processes. SCHED_IDLE would be lower still, but a thread
+ * that gets so little CPU time needs seconds to die when it is killed on a busy machine.
+ */
+int lt_lower_priority(void) {
+    return setpriority(PRIO_PROCESS, (id_t)lt_thread_id(), 19) == 0 ? 0 : errno;
 }
 
 void lt_platform_probe(struct lt_page_header *page) { (void)page; }

@@ -36,6 +36,8 @@ int32_t lt_platform_place(const uint64_t *mask, size_t words, int32_t qos) {
     return (int32_t)got == qos ? 1 : -ENODEV;
 }
 
+int lt_lower_priority(void) { return pthread_set_qos_class_self_np(QOS_CLASS_BACKGROUND, 0); }
+
 static struct lt_slot *slot_of(struct lt_page_header *page, uint64_t tid) {
     uint32_t i, used = __atomic_load_n(&page->slots_used, __ATOMIC_ACQUIRE);
     uint32_t pid = (uint32_t)getpid();

@@ -11,7 +11,7 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]?"
 )
 # Control characters, and the marks that reorder or hide text.
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
 def plain(text: str) -> str:

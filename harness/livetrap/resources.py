@@ -29,11 +29,11 @@ def scenarios_dir() -> Path:
 
 
 def _stems(folder: Path) -> tuple[str, ...]:
-    return tuple(sorted(path.stem for path in folder.glob("*.c")))
+    return tuple(sorted(path.stem for path in folder.glob("*.c") if "." not in path.stem))
 
 
 def kernel_names(csrc: Path | None = None) -> tuple[str, ...]:
-    """Names of the kernels shipped, sorted: one C file each."""
+    """Names of the kernels shipped, sorted: one C file each, NAME.c; a NAME.PART.c is no kernel but a part of one."""
     return _stems((csrc or csrc_dir()) / "kernels")
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from livetrap.errors import HarnessError, nearest
 from livetrap.model import Rules, Value, VariantRole, Verdict
-from livetrap.scenario_check import check, fail
+from livetrap.scenario_check import TARGETS, check, fail
 from livetrap.scenario_model import Budget, Expectation, Preparation, Scenario, Target, Variant
 
 __all__ = ["FILE_NAME", "Scenario", "load", "parse"]
@@ -96,6 +96,7 @@ def parse(text: str, *, path: str, folder: str = "", kernels: Collection[str], t
         raise HarnessError(_syntax(str(error), text, path)) from error
     _check_schema(data, path)
     _check_keys(data, path)
+    _check_target(data, path)
     _check_words(data, path)
     _check_types(data, path)
     try:
@@ -142,6 +143,11 @@ def _check_schema(data: Mapping[str, Any], path: str) -> None:
     if schema != SCHEMA or isinstance(schema, bool):
         found = f"{schema!r} is not known" if "schema" in data else "missing"
         fail(path, "schema", f"{found}; this version of livetrap reads schema = {SCHEMA}")
+
+
+def _check_target(data: Mapping[str, Any], path: str) -> None:
+    if "target" not in data:
+        fail(path, "target", f"missing; it has either {TARGETS}")
 
 
 def _check_keys(data: Mapping[str, Any], path: str) -> None:

@@ -13,7 +13,7 @@ from typing import NoReturn
 from livetrap import disturbances, scenario_command
 from livetrap.errors import HarnessError, nearest
 from livetrap.matching import ENVIRONMENT, comparison, value_matches
-from livetrap.model import UNCOUNTED, Value
+from livetrap.model import UNCOUNTED, Value, VariantRole
 from livetrap.placement import check_strategy
 from livetrap.scenario_model import (
     ALIGNS,
@@ -36,6 +36,7 @@ from livetrap.scenario_model import (
 
 SLUG = r"[a-z0-9]+(-[a-z0-9]+)*"
 NAME = r"[A-Za-z_]\w*"
+TARGETS = "kernel (one of csrc/kernels), file (a C file beside scenario.toml), or command (a list of words)"
 LEVEL = r"-O([0-3sgz]|fast)?"
 
 
@@ -57,6 +58,8 @@ def check(scenario: Scenario, *, kernels: Collection[str], techniques: Collectio
     for name, variant in scenario.variants.items():
         if not re.fullmatch(SLUG, name):
             fail(path, f"variants.{name}", "no name; use lower-case words joined by hyphens, e.g. buggy")
+        if variant.always and variant.role not in (VariantRole.BUGGY, VariantRole.WIDENED):
+            fail(path, f"variants.{name}.always", f"is for roles buggy and widened, not {variant.role.value}")
         _check_axes(scenario, variant.axes, f"variants.{name}.axes", variant.parameters, techniques)
         _check_parameters(scenario, f"variants.{name}.parameters", variant.parameters)
     wrong = scenario_command.problem(scenario)
@@ -146,8 +149,7 @@ def _wrong_flags(value: str) -> str:
 def _check_target(scenario: Scenario, kernels: Collection[str]) -> None:
     target, path = scenario.target, scenario.path
     if [bool(target.kernel), bool(target.file), bool(target.command)].count(True) != 1:
-        kinds = "kernel (one of csrc/kernels), file (a C file beside scenario.toml), or command (a list of words)"
-        fail(path, "target", f"must have either {kinds}")
+        fail(path, "target", f"must have either {TARGETS}")
     if target.kernel and target.kernel not in kernels:
         fail(path, "target.kernel", f"unknown kernel {target.kernel!r}; {nearest(target.kernel, kernels)}")
     if target.file and not re.fullmatch(r"[A-Za-z_]\w*\.c", target.file, re.ASCII):

@@ -80,6 +80,8 @@ class Variant(Frozen, kw_only=True):
 
     role: VariantRole
     summary: str = ""
+    always: bool = False
+    """Must be caught on every machine that can run it; for `buggy` and `widened` only."""
     trials: int | None = None
     """Trials a cell, instead of the budget's."""
     parameters: dict[str, Value] = {}

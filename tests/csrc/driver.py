@@ -14,7 +14,9 @@ CSRC = ROOT / "csrc"
 DRIVER = Path(__file__).with_name("run.c")
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
 COMMON = ("-std=gnu11", "-D_GNU_SOURCE", "-fPIC", "-pthread", "-fvisibility=hidden", f"-I{CSRC / 'include'}")
-KERNELS = sorted((CSRC / "kernels").glob("*.c"))
+KERNELS = sorted(file for file in (CSRC / "kernels").glob("*.c") if "." not in file.stem)
+PARTS = sorted((CSRC / "kernels").glob("*.*.c"))
+"""Files that go with a kernel's own."""
 TECHNIQUES = sorted((CSRC / "techniques").glob("*.c"))
 RUNTIME = sorted((CSRC / "runtime").glob("*.c"))
 
@@ -47,7 +49,7 @@ def build(folder: Path, *, compiler: str, level: str) -> Path:
     """The driver with the runtime and all kernels and techniques, all at that level of optimisation; no warnings."""
     table = folder / "registry.c"
     table.write_text(registry())
-    files = [str(file) for file in (*RUNTIME, *KERNELS, *TECHNIQUES, table, DRIVER)]
+    files = [str(file) for file in (*RUNTIME, *KERNELS, *PARTS, *TECHNIQUES, table, DRIVER)]
     runtime = f"-I{CSRC / 'runtime'}"
     compile_c([compiler, *COMMON, runtime, *WARNINGS, level, "-c", *files], folder=folder)
     objects = [str(file) for file in folder.glob("*.o")]

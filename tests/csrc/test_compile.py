@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.csrc.driver import COMMON, CSRC, KERNELS, RUNTIME, TECHNIQUES, WARNINGS, compile_c, compilers, registry
+from tests.csrc.driver import (
+    COMMON,
+    CSRC,
+    KERNELS,
+    PARTS,
+    RUNTIME,
+    TECHNIQUES,
+    WARNINGS,
+    compile_c,
+    compilers,
+    registry,
+)
 
 RUNTIME_INCLUDE = f"-I{CSRC / 'runtime'}"
 ZIG_TARGETS = ("aarch64-macos", "x86_64-macos", "aarch64-linux-gnu")
@@ -18,7 +29,7 @@ ZIG_TARGETS = ("aarch64-macos", "x86_64-macos", "aarch64-linux-gnu")
 def sources(folder: Path) -> list[str]:
     table = folder / "registry.c"
     table.write_text(registry())
-    return [str(file) for file in (*RUNTIME, *KERNELS, *TECHNIQUES, table)]
+    return [str(file) for file in (*RUNTIME, *KERNELS, *PARTS, *TECHNIQUES, table)]
 
 
 @pytest.mark.parametrize("compiler", compilers()[:1])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.csrc.driver import CSRC, KERNELS, TECHNIQUES
+from tests.csrc.driver import CSRC, KERNELS, PARTS, TECHNIQUES
 
 FILES = sorted([*CSRC.rglob("*.c"), *CSRC.rglob("*.h")])
 BUGGY = {"raw_spin"}
@@ -53,6 +53,14 @@ def test_a_kernel_or_technique_names_its_source_and_itself(file: Path) -> None:
     assert f'.name = "{file.stem}",' in text
 
 
+@pytest.mark.parametrize("file", PARTS, ids=name)
+def test_a_part_belongs_to_a_kernel(file: Path) -> None:
+    kernel = file.stem.partition(".")[0]
+    assert kernel in {kernel.stem for kernel in KERNELS}
+    defined = re.findall(r"^\w[^\n;=]*?\b(\w+)\([^\n;]*\) \{$", file.read_text(), re.MULTILINE)
+    assert all(word.startswith(f"{kernel}_") for word in defined), "all kernels' names meet in one module"
+
+
 @pytest.mark.parametrize("file", TECHNIQUES, ids=name)
 def test_bugs_are_marked(file: Path) -> None:
     assert ("/* BUG: " in file.read_text()) == (file.stem in BUGGY)
@@ -66,5 +74,7 @@ def test_the_fixed_twin_differs_in_the_marked_lines_only(twin: str) -> None:
 
 
 def test_platforms_differ_in_the_platform_files_only() -> None:
-    elsewhere = [file for file in [*KERNELS, *TECHNIQUES] if re.search(r"__linux__|__APPLE__", file.read_text())]
+    elsewhere = [
+        file for file in [*KERNELS, *PARTS, *TECHNIQUES] if re.search(r"__linux__|__APPLE__", file.read_text())
+    ]
     assert elsewhere == []

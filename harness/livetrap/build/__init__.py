@@ -3,6 +3,7 @@
 from livetrap.build.cache import check_cache, default_cache
 from livetrap.build.compilers import Compiler, find_compiler, installed_compilers
 from livetrap.build.flags import check_flags
+from livetrap.build.linking import lacking_lto
 from livetrap.build.manifest import kept_manifest, manifest
 from livetrap.build.module import Built, build, find
 from livetrap.build.sources import may_use_technique, python_includes
@@ -18,6 +19,7 @@ __all__ = [
     "find_compiler",
     "installed_compilers",
     "kept_manifest",
+    "lacking_lto",
     "manifest",
     "may_use_technique",
     "python_includes",

@@ -100,14 +100,22 @@ def kernel_files(spec: BuildSpec, csrc: Path) -> tuple[Path, ...]:
     return (csrc / "kernels" / f"{spec.kernel}.c",)
 
 
+def kernel_parts(kernel: Path) -> tuple[Path, ...]:
+    """The files that go with a kernel's own: NAME.PART.c beside NAME.c, linked into the same module."""
+    found = (path for path in kernel.parent.glob("*.*.c") if path.name.startswith(f"{kernel.stem}."))
+    return tuple(sorted(path for path in found if path.is_file()))
+
+
 def may_use_technique(kernel: Path, csrc: Path) -> bool:
-    """Only lt_team_wait() leads to a technique: False where neither a shipped kernel nor a header beside it names that.
+    """Only lt_team_wait() leads to a technique: False where no file of a shipped kernel names that, headers included.
 
     What a user's own file includes is not known here: True.
     """
     if not kernel.is_relative_to(csrc):
         return True
-    return any("lt_team_wait" in read_source(path) for path in (kernel, *kernel.parent.glob("*.h")))
+    return any(
+        "lt_team_wait" in read_source(path) for path in (kernel, *kernel_parts(kernel), *kernel.parent.glob("*.h"))
+    )
 
 
 def units(spec: BuildSpec, csrc: Path) -> tuple[Unit, ...]:
@@ -129,7 +137,8 @@ def units(spec: BuildSpec, csrc: Path) -> tuple[Unit, ...]:
         Unit(name="wrapper", source=None, text=declarations(csrc), flags=(*inner, *python)),
         *(
             Unit(name=f"kernel_{path.stem}", source=path, text="", flags=varied, own=bool(spec.kernel_file))
-            for path in kernels
+            for kernel in kernels
+            for path in (kernel, *kernel_parts(kernel))
         ),
         *(
             Unit(name=f"technique_{name}", source=csrc / "techniques" / f"{name}.c", text="", flags=waits)

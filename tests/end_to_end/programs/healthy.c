@@ -56,7 +56,7 @@ static void chase(void) {
     }
     while (nodes != NULL && now_s() < until) {
         int rounds;
-        for (rounds = 0; rounds < 64; rounds++) {
+        for (rounds = 0; rounds < 4; rounds++) {
             const struct node *each;
             uint64_t sum = 0;
             for (each = nodes; each != NULL; each = each->next) {
