@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import livetrap.cli.campaigning as run_module
 import livetrap.cli.doctor as doctor_module
 import livetrap.cli.rejudge as rejudge_module
 from livetrap import __version__, cli
-from livetrap.cli import main
+from livetrap.cli import COMMANDS, main
 from livetrap.cli.options import axes, numbers, words
 from livetrap.cli.options import flags as flag_lists
 from livetrap.errors import HarnessError
@@ -53,8 +54,8 @@ def test_version(capsys: Capture) -> None:
 def test_help(capsys: Capture) -> None:
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
-    for command in ("list", "run", "watch", "attach", "diagnose", "show", "rejudge", "doctor"):
-        assert command in text
+    for command in COMMANDS:
+        assert re.search(rf"^  {command} ", text, re.MULTILINE), command
     assert main([]) == 2
 
 
@@ -205,16 +206,18 @@ class Pretence:
         )
     )
 
-    def prepare(self, scenario: object, *, options: Options, cache: Path, seed: int, note: object) -> object:
+    def prepare(
+        self, scenario: object, *, options: Options, cache: Path, seed: int, note: object, **_: object
+    ) -> object:
         assert scenario
         assert cache
         assert callable(note)
         assert 0 <= seed < 1 << 32
         note("building flag_handoff with gcc -O2")
         self.given = options
-        return SimpleNamespace(plan=self.plan)
+        return SimpleNamespace(plan=self.plan, builds={}, versions={})
 
-    def run(self, prepared: object, *, store: Store, listener: object, command: str) -> None:
+    def run(self, prepared: object, *, store: Store, listener: object, command: str, **_: object) -> None:
         assert prepared
         self.command = command
         store.begin_campaign({"scenario": "raw-spin-flag", "seed": 7}, {})
@@ -230,7 +233,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Pretence:
     pretence = Pretence([make_record(1), make_record(2)])
     monkeypatch.setattr(run_module, "campaign", pretence)
     outcome = Outcome(rows=(), exit_status=0, messages=("not reproduced: needs -O1 or higher",))
-    monkeypatch.setattr(run_module, "expectations", SimpleNamespace(summarise=lambda *_: outcome))
+    monkeypatch.setattr(run_module, "expectations", SimpleNamespace(summarise=lambda *_, **__: outcome))
     return pretence
 
 

@@ -68,6 +68,9 @@ class Pretence:
             self.cached.add(" ".join(spec.flags))
         return self._built(spec)
 
+    def lacking_lto(self, compiler: build.Compiler, flags: tuple[str, ...]) -> str:
+        return f"{compiler.name} cannot" if "-flto" in flags else ""
+
     def kept_manifest(self, _: Built) -> Manifest | None:
         return TOLD if self.asked else None
 
@@ -113,6 +116,17 @@ def test_a_build_is_told_of_once_and_only_when_there_is_one(prepare: Callable[..
     assert prepare(pretence) == []
     assert len(pretence.loaded) == 1  # the second time it had been asked
     assert prepare(Pretence(cached=("-O2",))) == both[:1]
+
+
+def test_what_cannot_be_linked_is_skipped_and_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparing, "build", Pretence())
+    monkeypatch.setattr("livetrap.host.topology", lambda: read(VM))
+    text = TEXT.replace("-O2", "-O2 -flto")
+    found = preparing.prepare(scenario(text), options=Options(), cache=Path("/cache"), seed=1)
+    lto = {trial.skip for trial in found.plan.trials if "-flto" in str(trial.cell["flags"])}
+    assert lto == {"gcc cannot"}
+    assert {trial.skip for trial in found.plan.trials if "-flto" not in str(trial.cell["flags"])} == {""}
+    assert all("-flto" not in spec.flags for spec in found.builds)
 
 
 @pytest.mark.parametrize(

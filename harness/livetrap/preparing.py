@@ -41,14 +41,16 @@ def prepare(
     cache: Path,
     seed: int,
     note: Callable[[str], None] = lambda _text: None,
+    select: Callable[[Plan], Plan] = lambda plan: plan,
 ) -> Prepared:
     """Plans a scenario for this machine and makes what the plan runs: builds of a kernel, environments of a command.
 
+    `select` may take trials out of the plan before anything is made for them.
     Raises HarnessError for options that fit nothing, parameters that the kernel's data cannot be made for, a file that
     does not compile, or where there is no compiler.
     """
     if scenario.target.command:
-        return _prepare_command(scenario, options=options, cache=cache, seed=seed, note=note)
+        return _prepare_command(scenario, options=options, cache=cache, seed=seed, note=note, select=select)
     compilers = _compilers(scenario, options)
     if not compilers:
         missing = build.find_compiler("gcc")
@@ -65,8 +67,9 @@ def prepare(
         manifest=manifest,
         seed=seed,
     )
+    planned = select(planned)
     kernel = manifest.kernels[scenario.target.kernel_name]
-    trials = _disturbable(planned.trials)
+    trials = _linkable(_disturbable(planned.trials), compilers)
     if scenario.target.data:
         trials = data.equip(trials, scenario.target.data, kernel=kernel, cache=cache)
     wanted = dict.fromkeys(trial.build for trial in trials if trial.build and not trial.skip)
@@ -79,9 +82,15 @@ def prepare(
 
 
 def _prepare_command(
-    scenario: Scenario, *, options: Options, cache: Path, seed: int, note: Callable[[str], None]
+    scenario: Scenario,
+    *,
+    options: Options,
+    cache: Path,
+    seed: int,
+    note: Callable[[str], None],
+    select: Callable[[Plan], Plan],
 ) -> Prepared:
-    planned = plan(scenario, options=options, topology=host.topology(), compilers={}, manifest=None, seed=seed)
+    planned = select(plan(scenario, options=options, topology=host.topology(), compilers={}, manifest=None, seed=seed))
     trials = _disturbable(planned.trials)
     trials = provisions.equip(trials, scenario, cache=cache, note=note)
     return Prepared(plan=msgspec.structs.replace(planned, trials=trials))
@@ -102,6 +111,16 @@ def _disturbable(trials: tuple[PlannedTrial, ...]) -> tuple[PlannedTrial, ...]:
     }
     return tuple(
         msgspec.structs.replace(trial, skip=trial.skip or reasons.get((trial.disturbance, trial.command is None), ""))
+        for trial in trials
+    )
+
+
+def _linkable(trials: tuple[PlannedTrial, ...], compilers: Mapping[str, build.Compiler]) -> tuple[PlannedTrial, ...]:
+    """The trials, skipped where their compiler cannot link as their flags ask."""
+    specs = {trial.build for trial in trials if trial.build}
+    reasons = {spec: build.lacking_lto(compilers[spec.compiler], spec.flags) for spec in specs}
+    return tuple(
+        msgspec.structs.replace(trial, skip=trial.skip or reasons[trial.build]) if trial.build else trial
         for trial in trials
     )
 
