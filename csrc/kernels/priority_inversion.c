@@ -2,9 +2,9 @@
  * priority_inversion: a thread of the lowest priority holds a spin lock, and one of normal priority spins on it.
  *
  * Both are on one CPU. The spinner wants the CPU all the time, and outranks the holder, which could release it: so the
- * holder gets next to none, and the wait lasts hundreds of times as long as the work that it waits for. Whatever the
- * lock does without sleeping, the spinner stays in the way; to yield is of no use either, as a yield passes the CPU to
- * equals. A lock that sleeps takes the spinner out of the way, though nobody else who outranks the holder.
+ * holder gets next to none, and the wait lasts hundreds of times as long as the work that it waits for. To yield helps
+ * where the scheduler passes the CPU to a lower priority too; with real-time priorities it goes to equals only. A lock
+ * that sleeps takes the spinner out of the way, though nobody else who outranks the holder.
  *
  * Thread 0 holds: it takes the lock, lowers its own priority (unless `holder` says not to), and goes through its steps.
  * The last thread, where there are three or more, is a bystander that never wants the lock. With naps it shows that a
