@@ -27,6 +27,8 @@ class Row(Frozen, kw_only=True):
     variant: str
     role: VariantRole
     cell: dict[str, Value]
+    parameters: dict[str, Value] = {}
+    """All that its trials are given, those that vary and those that do not."""
     planned: int
     """Trials planned."""
     n: int
@@ -65,11 +67,11 @@ class Outcome(Frozen, kw_only=True):
     messages: tuple[str, ...]
 
 
-def summarise(plan: Plan, records: Iterable[Record]) -> Outcome:
+def summarise(plan: Plan, records: Iterable[Record], *, part: bool = False) -> Outcome:
     """The rows, the exit status and the closing words of a run, finished or not.
 
     Records of cells that the plan does not have are left out of account. A run with fewer records than planned trials
-    is never called as expected.
+    is never called as expected. `part`: these are some of a larger plan's trials, which do not tell a cell's rate.
     """
     seen: dict[str, list[Record]] = {}
     for record in records:
@@ -77,7 +79,7 @@ def summarise(plan: Plan, records: Iterable[Record]) -> Outcome:
     planned: dict[str, list[PlannedTrial]] = {}
     for trial in plan.trials:
         planned.setdefault(trial.cell_key, []).append(trial)
-    rows = [_row(plan, trials, seen.get(key, [])) for key, trials in planned.items()]
+    rows = [_row(plan, trials, seen.get(key, []), part=part) for key, trials in planned.items()]
     order = {name: i for i, name in enumerate(plan.scenario.variants)}
     rows.sort(key=lambda row: (order.get(row.variant, len(order)), _sortable(row.cell)))
     bad = [row for row in rows if row.ok is False]
@@ -99,7 +101,7 @@ def summarise(plan: Plan, records: Iterable[Record]) -> Outcome:
 # --- one cell --------------------------------------------------------------------------------------------------------
 
 
-def _row(plan: Plan, trials: Sequence[PlannedTrial], records: Sequence[Record]) -> Row:
+def _row(plan: Plan, trials: Sequence[PlannedTrial], records: Sequence[Record], *, part: bool) -> Row:
     first = trials[0]
     expectation = expectation_of(
         plan.scenario.expect, variant=first.variant, role=first.role, cell=first.cell, os=plan.os, arch=plan.arch
@@ -107,11 +109,12 @@ def _row(plan: Plan, trials: Sequence[PlannedTrial], records: Sequence[Record]) 
     counted = [record for record in records if record.verdict not in UNCOUNTED]
     apart = Counter(record.verdict for record in records if record.verdict in UNCOUNTED)
     verdicts = Counter(record.verdict for record in counted)
-    finished = len(records) >= len(trials)
+    finished = len(records) >= len(trials) and not part
     return Row(
         variant=first.variant,
         role=first.role,
         cell=first.cell,
+        parameters=first.parameters,
         planned=len(trials),
         n=len(counted),
         verdicts=dict(verdicts.most_common()),

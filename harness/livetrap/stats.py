@@ -62,6 +62,8 @@ class FixClaim(Frozen, kw_only=True):
     fixed_trials: int
     buggy_hangs: int
     buggy_trials: int
+    twin: str = "buggy"
+    """What the twin is: `buggy` or `widened`."""
     did: str = "hung"
     """What the twin did, in words; for bugs that do not only hang, e.g. `showed the bug`."""
     confidence: float = CONFIDENCE
@@ -97,7 +99,7 @@ class FixClaim(Frozen, kw_only=True):
         if self.fixed_hangs:
             seen = rate_text(self.fixed_hangs, self.fixed_trials, confidence=self.confidence)
             return f"{seen}: the fix does not hold"
-        twin = f"the buggy twin {self.did} {self.buggy_hangs} of {self.buggy_trials} in the same campaign"
+        twin = f"the {self.twin} twin {self.did} {self.buggy_hangs} of {self.buggy_trials} in the same campaign"
         if not self.reproduced:
             return f"not reproduced: {twin}, so nothing is claimed about the fix"
         chance = self.chance
@@ -157,10 +159,10 @@ def interval(hangs: int, trials: int, *, confidence: float = CONFIDENCE) -> tupl
         return math.exp(math.log(tail) / trials), 1.0
     if not available():
         raise HarnessError(f"an interval for {hangs} of {trials} needs scipy, which is not here: {INSTALL}", status=3)
-    from scipy.stats import beta  # noqa: PLC0415 - takes a second or two to load, and is seldom wanted
+    from scipy.special import betaincinv  # noqa: PLC0415 - seldom wanted, and a third of the time of scipy.stats to load
 
-    low = float(beta.ppf(tail, hangs, trials - hangs + 1))
-    high = float(beta.isf(tail, hangs + 1, trials - hangs))
+    low = float(betaincinv(hangs, trials - hangs + 1, tail))
+    high = float(betaincinv(hangs + 1, trials - hangs, 1.0 - tail))
     return low, high
 
 
