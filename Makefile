@@ -12,7 +12,7 @@ help:
 	@echo "make repro-onnxruntime  the real one: onnxruntime 1.27.0 is caught, 1.28.0 passes (under five minutes; downloads)"
 	@echo "make diagnose  walk the checklist over the story as first told, qmoe-fp16-barrier"
 	@echo "make test    the linters, then all tests but the soak"
-	@echo "make lint    ruff and mypy"
+	@echo "make lint    ruff, mypy and the workflows"
 	@echo "make bench   the figures of docs/, on a quiet machine"
 	@echo "make soak    long runs under load"
 	@echo "make clean   remove what was built here: build/, dist/, .venv/ and caches"
@@ -44,6 +44,8 @@ lint: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/zizmor --offline --quiet .github/workflows
 
 bench: .venv/installed-test
 	$(BIN)/python tests/bench/run.py

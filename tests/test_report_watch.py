@@ -99,7 +99,7 @@ def test_stacks_and_what_is_missing() -> None:
     text = gathered(
         {
             "stacks": [{"pid": 10, "tid": 11, "name": f"w{ESCAPE}orker", "frames": frames}],
-            "python_stacks": [{"pid": 10, "tid": 10, "frames": ["run (a.py:3)"]}],
+            "python_stacks": ["Thread 10 (active)\n    run (a.py:3)"],
             "stacks_by": "eu-stack",
             "stacks_took_s": 0.5,
             "missing": [f"gdb is {ESCAPE}not installed"],

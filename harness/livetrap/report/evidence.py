@@ -56,7 +56,7 @@ def wakeable_of(evidence: Document) -> tuple[ThreadId, ...]:
 
 def left_of(evidence: Document) -> tuple[int, ...]:
     """The processes that were left alive, of a record's evidence."""
-    return tuple(pid for pid in _values(evidence.get("left")) if isinstance(pid, int))
+    return tuple(pid for pid in values(evidence.get("left")) if isinstance(pid, int))
 
 
 def print_gathered(console: Console, evidence: Document) -> None:
@@ -69,21 +69,21 @@ def print_gathered(console: Console, evidence: Document) -> None:
 
 def print_sites(console: Console, evidence: Document) -> None:
     """Where it spins: place, function and line, what the loop is, and its listing."""
-    sites = list(_documents(evidence.get("spin_sites")))
+    sites = list(documents(evidence.get("spin_sites")))
     if not sites:
         return
     console.print("\nspin site" if len(sites) == 1 else "\nspin sites")
     for site in sites:
         console.print(Text(f"  {site_text(site)}"), soft_wrap=True)
-        _print_lines(console, _texts(site.get("listing")), indent=6)
+        _print_lines(console, texts(site.get("listing")), indent=6)
 
 
 def site_text(site: Document) -> str:
     """`main.c:12 in waiter (a.out+0x1234): 2 threads in a poll (plain load)`."""
-    place, where = _text(site.get("site")), _text(site.get("where"))
+    place, where = text_of(site.get("site")), text_of(site.get("where"))
     text = f"{where} ({place})" if where and place else where or place or "unknown place"
-    threads, loop = site.get("threads"), _text(site.get("loop"))
-    does = _loop_text(loop, _texts(site.get("traits"))) if loop else ""
+    threads, loop = site.get("threads"), text_of(site.get("loop"))
+    does = _loop_text(loop, texts(site.get("traits"))) if loop else ""
     if not isinstance(threads, int):
         return f"{text}: {does}" if does else text
     return f"{text}: {plural(threads, 'thread')}{f' in {does}' if does else ''}"
@@ -103,13 +103,17 @@ def _loop_text(kind: str, traits: Sequence[str]) -> str:
 
 def print_stacks(console: Console, evidence: Document) -> None:
     """Stacks of all threads, where they were taken, and what could not be had."""
-    by, took = _text(evidence.get("stacks_by")), evidence.get("stacks_took_s")
+    by, took = text_of(evidence.get("stacks_by")), evidence.get("stacks_took_s")
     how = f", by {by}" if by else ""
     if isinstance(took, int | float):
         how += f", in {seconds(took)}"
     _print_stacks(console, f"stacks, taken after the verdict{how}", evidence.get("stacks"))
-    _print_stacks(console, "Python stacks", evidence.get("python_stacks"))
-    missing = [one_line(text, most=MOST_WIDTH) for text in _texts(evidence.get("missing"))]
+    python = texts(evidence.get("python_stacks"))
+    if python:
+        console.print("\nPython stacks")
+    for stack in python[:MOST_STACKS]:
+        _print_lines(console, stack.splitlines(), indent=2, most=MOST_FRAMES)
+    missing = [one_line(text, most=MOST_WIDTH) for text in texts(evidence.get("missing"))]
     if missing:
         console.print("\nwhat could not be had")
     for text in missing:
@@ -117,14 +121,14 @@ def print_stacks(console: Console, evidence: Document) -> None:
 
 
 def _print_stacks(console: Console, title: str, value: object) -> None:
-    stacks = list(_documents(value))
+    stacks = list(documents(value))
     if not stacks:
         return
     console.print(f"\n{title}")
     for stack in stacks[:MOST_STACKS]:
-        name = _text(stack.get("name"))
+        name = text_of(stack.get("name"))
         console.print(Text(f"  {stack.get('pid', '-')}/{stack.get('tid', '-')}{f' {name}' if name else ''}"))
-        _print_lines(console, _texts(stack.get("frames")), indent=6, most=MOST_FRAMES)
+        _print_lines(console, texts(stack.get("frames")), indent=6, most=MOST_FRAMES)
     if len(stacks) > MOST_STACKS:
         console.print(f"  and {plural(len(stacks) - MOST_STACKS, 'more thread')}")
 
@@ -138,7 +142,7 @@ def print_left(console: Console, evidence: Document) -> None:
             Text(f"\nleft alive: {each}  (debugger: gdb -p {left[0]}; when done: kill -KILL {' '.join(left)})"),
             soft_wrap=True,
         )
-    core = _text(evidence.get("core"))
+    core = text_of(evidence.get("core"))
     if core:
         console.print(Text(f"\ncore dump: {core}"), soft_wrap=True)
     print_tail(console, "said by --on-hang", evidence.get("on_hang"))
@@ -146,7 +150,7 @@ def print_left(console: Console, evidence: Document) -> None:
 
 def print_tail(console: Console, title: str, text: object) -> None:
     """The last lines of a text of the target's."""
-    lines = _lines(text)
+    lines = lines_of(text)
     if not lines:
         return
     console.print(f"\n{title}")
@@ -166,22 +170,26 @@ def _print_lines(console: Console, lines: Sequence[str], *, indent: int, most: i
         console.print(" " * indent + f"... {plural(len(lines) - most, 'more line')}", style="dim")
 
 
-def _values(value: object) -> Sequence[object]:
+def values(value: object) -> Sequence[object]:
+    """The items of a list; none of anything else."""
     return value if isinstance(value, list | tuple) else ()
 
 
-def _documents(value: object) -> Iterator[Document]:
-    return (item for item in _values(value) if isinstance(item, Mapping))
+def documents(value: object) -> Iterator[Document]:
+    """The documents in a list."""
+    return (item for item in values(value) if isinstance(item, Mapping))
 
 
-def _texts(value: object) -> list[str]:
-    return [item for item in _values(value) if isinstance(item, str)]
+def texts(value: object) -> list[str]:
+    """The texts in a list, as they are."""
+    return [item for item in values(value) if isinstance(item, str)]
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """A text, harmless and on one line; empty for anything else."""
     return one_line(value, most=MOST_WIDTH) if isinstance(value, str) else ""
 
 
-def _lines(value: object) -> list[str]:
+def lines_of(value: object) -> list[str]:
     """Lines of a text that have something in them."""
     return [line for line in plain(value).splitlines() if line.strip()] if isinstance(value, str) else []

@@ -14,6 +14,7 @@ from livetrap.expectations import Row as CellRow
 from livetrap.model import BUGS, HANGS, UNCOUNTED, Record, Shape, Value, Verdict, cell_key
 from livetrap.report.grouping import Cell, Row, group, values_by_axis
 from livetrap.report.text import one_line, plural, print_columns, seconds, styled
+from livetrap.store import Glance
 
 MOST_DEVIATIONS = 10
 """Cells that are not as expected and are told of in words; the table has them all."""
@@ -61,7 +62,7 @@ def print_end(
         console.print(f"record: {db}  (one trial of it: livetrap show {db} {telling.id})", soft_wrap=True)
 
 
-def cells_of(rows: Iterable[CellRow], records: Iterable[Record]) -> list[Cell]:
+def cells_of(rows: Iterable[CellRow], records: Iterable[Record | Glance]) -> list[Cell]:
     """The cells as `grouping` takes them, with the shapes of their hangs."""
     shapes: dict[str, list[Shape]] = {}
     for record in records:
@@ -72,7 +73,7 @@ def cells_of(rows: Iterable[CellRow], records: Iterable[Record]) -> list[Cell]:
             variant=row.variant,
             role=row.role,
             axes=row.cell,
-            counts=_counts(row),
+            counts=counts_of(row),
             shapes=tuple(dict.fromkeys(shapes.get(cell_key(row.variant, row.cell), ()))),
             expected=row.expected,
             rate=row.rate,
@@ -82,7 +83,8 @@ def cells_of(rows: Iterable[CellRow], records: Iterable[Record]) -> list[Cell]:
     ]
 
 
-def _counts(row: CellRow) -> dict[Verdict, int]:
+def counts_of(row: CellRow) -> dict[Verdict, int]:
+    """The verdicts of a cell, those that do not count last."""
     apart = {Verdict.SKIPPED: row.skipped, Verdict.INCONCLUSIVE: row.inconclusive, Verdict.ERROR: row.error}
     return {**row.verdicts, **{verdict: count for verdict, count in apart.items() if count}}
 
@@ -102,11 +104,11 @@ def _print_table(console: Console, cells: Sequence[Cell]) -> None:
         [
             _mark(row),
             Text(one_line(row.variant)),
-            *(Text(_axis_text(row.axes.get(name, ()), values)) for name, values in varied.items()),
+            *(Text(axis_text(row.axes.get(name, ()), values)) for name, values in varied.items()),
             verdicts_text(row.counts),
             Text(_rate(row)),
             Text(shapes_text(row.shapes)),
-            *([Text(_expected(row))] if deviates else []),
+            *([Text(expected_text(row))] if deviates else []),
         ]
         for row in rows
     ]
@@ -120,7 +122,8 @@ def _rate(row: Row) -> str:
     return seen_text(counted) if counted else ""
 
 
-def _axis_text(values: Sequence[Value], all_values: Sequence[Value]) -> str:
+def axis_text(values: Sequence[Value], all_values: Sequence[Value]) -> str:
+    """Values of an axis; `all` where they are all of several."""
     return "all" if len(values) == len(all_values) > 1 else values_text(values)
 
 
@@ -145,7 +148,8 @@ def shapes_text(shapes: Sequence[Shape]) -> str:
     return ", ".join(parts)
 
 
-def _expected(row: Row) -> str:
+def expected_text(row: Row) -> str:
+    """What is expected of the cells of a row, in words."""
     expected = "a bug" if frozenset(row.expected) >= BUGS else " or ".join(verdict.value for verdict in row.expected)
     return expected + (f", {row.rate}" if row.rate else "")
 

@@ -29,6 +29,7 @@ from livetrap.model import (
     VariantRole,
 )
 from livetrap.observe.symbols import resolve_site
+from livetrap.plaintext import plain
 from livetrap.report.evidence import GATHERED, print_gathered
 from livetrap.report.text import one_line, plural, print_columns, seconds, styled
 from livetrap.store import Stored
@@ -38,6 +39,8 @@ LOOKS_SHOWN = 12
 THREADS_SHOWN = 2
 LATE_S = 0.01
 """A look that came later than this says so."""
+THREADS_TITLE = "threads, since the last beat"
+THREADS_HEAD = ("thread", "role", "mark", "beats", "CPU", "ran", "woken by", "where")
 OPTIONS = {"threads": "--threads", "placement": "--placement", "technique": "--technique", "compiler": "--compiler"}
 """Axes with an option of their own; `flags` needs an equals sign, all others go through `--axis`."""
 
@@ -45,7 +48,7 @@ OPTIONS = {"threads": "--threads", "placement": "--placement", "technique": "--t
 def print_trial(console: Console, stored: Stored, *, plan: Mapping[str, object]) -> None:
     """Prints everything that is stored of a trial; `plan` is what its campaign stored of its plan."""
     _print_verdict(console, stored)
-    _print_pairs(console, "recipe", _recipe(stored))
+    _print_pairs(console, "recipe", recipe_pairs(stored))
     threads = stored.judgement.threads
     if threads:
         module = str(stored.recipe.get("path", ""))
@@ -55,13 +58,13 @@ def print_trial(console: Console, stored: Stored, *, plan: Mapping[str, object])
     if looks:
         _print_timeline(console, looks)
     console.print("\nrepeat this cell")
-    console.print(f"  {_repeat(stored, plan)}", soft_wrap=True)
+    console.print(f"  {repeat_text(stored, plan)}", soft_wrap=True)
 
 
-def _repeat(stored: Stored, plan: Mapping[str, object]) -> str:
+def repeat_text(stored: Stored, plan: Mapping[str, object]) -> str:
     """The command line of the cell; of a command that was watched as it was recorded, or that of its whole watch."""
     if stored.record.role is VariantRole.WATCHED:
-        return one_line(str(stored.recipe.get("repeat") or plan.get("command", "")), most=4000)
+        return plain(str(stored.recipe.get("repeat") or plan.get("command", "")))  # a script in it keeps its lines
     return repeat_command(stored.record, plan=plan)
 
 
@@ -101,15 +104,15 @@ def _print_verdict(console: Console, stored: Stored) -> None:
         "beats": str(record.beats),
         "times": f"wall {seconds(record.wall_s)}, stall {seconds(record.stall_s)}, last beat to verdict "
         f"{seconds(record.verdict_latency_s)}, longest stall that ended {seconds(record.longest_stall_s)}",
-        "end": _end(record.evidence),
+        "end": ending_text(record.evidence),
         "events": f"{len(stored.events)} stored{' (suspect: all of them)' if stored.suspect else ''}",
     }
     told = ("reason", "rule", "threads", "wakeable", "reap_s", "killed", "cpu_s", *GATHERED)
-    pairs |= {name: _value(value) for name, value in record.evidence.items() if name not in told}
+    pairs |= {name: value_text(value) for name, value in record.evidence.items() if name not in told}
     _print_pairs(console, "", pairs)
 
 
-def _end(evidence: Mapping[str, object]) -> str:
+def ending_text(evidence: Mapping[str, object]) -> str:
     """What it took to be rid of the target."""
     words = []
     for name, text in (("cpu_s", "used {} of CPU"), ("reap_s", "reaped {} after the verdict")):
@@ -121,7 +124,7 @@ def _end(evidence: Mapping[str, object]) -> str:
     return ", ".join(words)
 
 
-def _recipe(stored: Stored) -> dict[str, str]:
+def recipe_pairs(stored: Stored) -> dict[str, str]:
     """All that repeats the trial, what is said elsewhere left out."""
     record = stored.record
     shown = {
@@ -132,15 +135,16 @@ def _recipe(stored: Stored) -> dict[str, str]:
     }
     trial = stored.recipe.get("trial")
     if isinstance(trial, dict):
-        shown |= {name: _value(trial.get(name) or "") for name in ("kernel", "parameters", "disturbance")}
+        shown |= {name: value_text(trial.get(name) or "") for name in ("kernel", "parameters", "disturbance")}
         command = trial.get("command")
         if isinstance(command, dict):
-            shown |= {name: _value(command.get(name) or "") for name in ("argv", "environment", "folder", "progress")}
+            names = ("argv", "environment", "folder", "progress")
+            shown |= {name: value_text(command.get(name) or "") for name in names}
     rules = {name: getattr(stored.rules, name) for name in stored.rules.__struct_fields__}
     changed = {name: value for name, value in rules.items() if value != getattr(Rules(), name)}
     shown["rules"] = ", ".join(f"{name} {value}" for name, value in changed.items()) or "the defaults"
     known = {*shown, "trial", "compiler_version"}
-    return shown | {name.replace("_", " "): _value(v) for name, v in stored.recipe.items() if name not in known}
+    return shown | {name.replace("_", " "): value_text(v) for name, v in stored.recipe.items() if name not in known}
 
 
 def _placement(placement: Mapping[str, object]) -> str:
@@ -150,7 +154,7 @@ def _placement(placement: Mapping[str, object]) -> str:
     return f"{placement.get('requested', '-')}; took effect: {effective if effective is not None else 'not run'}"
 
 
-def _value(value: object) -> str:
+def value_text(value: object) -> str:
     """A value of a document as people read it: text as it is, a list of words with spaces, the rest as JSON."""
     if isinstance(value, str):
         return value
@@ -183,8 +187,16 @@ def print_threads(
     *,
     modules: Mapping[str, str],
 ) -> None:
+    console.print(f"\n{THREADS_TITLE}")
+    print_columns(console, THREADS_HEAD, _texts(thread_rows(threads, wakeable, modules=modules)))
+
+
+def thread_rows(
+    threads: Iterable[ThreadJudgement], wakeable: Iterable[ThreadId], *, modules: Mapping[str, str]
+) -> list[tuple[str, ...]]:
+    """One row of texts a thread, under `THREADS_HEAD`; `modules` as for `where`."""
     woken = set(wakeable)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for thread in threads:
         wake = thread.wake.value if thread.wake else ""
         rows.append(
@@ -199,8 +211,7 @@ def print_threads(
                 where(thread, modules=modules),
             )
         )
-    console.print("\nthreads, since the last beat")
-    print_columns(console, ("thread", "role", "mark", "beats", "CPU", "ran", "woken by", "where"), _texts(rows))
+    return rows
 
 
 def _texts(rows: Iterable[Sequence[str]]) -> list[list[Text]]:
