@@ -50,7 +50,7 @@ class Pretence:
         self.command = ""
         self.ends_with: Callable[[], None] = lambda: None
 
-    def watch(self, planned: Watch, *, store: Store, listener: object, command: str) -> None:
+    def watch(self, planned: Watch, *, store: Store, listener: object, command: str, **_: object) -> None:
         self.given, self.command = planned, command
         store.begin_campaign({"scenario": planned.name, "seed": planned.seed, "command": command}, {})
         listener.started(planned)  # type: ignore[attr-defined]

@@ -9,9 +9,11 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from livetrap import database
@@ -369,6 +371,54 @@ def test_a_damaged_row(tmp_path: Path, column: str) -> None:
         store._connection.execute(f"UPDATE trials SET {column} = x'7b'")
         with pytest.raises(HarnessError, match="damaged"):
             store.load(1)
+
+
+# --- many trials -----------------------------------------------------------------------------------------------------
+
+
+def test_a_campaign_has_a_uid_and_may_be_added_to(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "trials.db") as store:
+        first, second = store.begin_campaign({"scenario": "x"}, {"os": "linux"}), store.begin_campaign({"uid": "u"}, {})
+        store.amend_campaign({"ended": "now"})
+        store.go_on(first)
+        assert store.current == first
+        one, other = store.campaigns()
+        assert (one.id, other.id) == (first, second)
+        assert len(one.text("uid")) == 32
+        assert one.environment == {"os": "linux"}
+        assert other.plan == {"uid": "u", "ended": "now"}
+
+
+def test_what_is_added_at_once_is_added_whole_or_not(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "trials.db") as store:
+        store.begin_campaign({}, {})
+        with pytest.raises(ZeroDivisionError), store.at_once():
+            add(store)
+            raise ZeroDivisionError
+        assert store.ids() == []
+        with store.at_once():
+            add(store)
+        assert len(store.ids()) == 1
+
+
+@pytest.mark.slow
+def test_ten_thousand_trials_are_opened_and_summarised_quickly(tmp_path: Path) -> None:
+    """The bar is a second; under load a test allows more. The bench of the store has the figures."""
+    path = tmp_path / "trials.db"
+    threads = [{"name": f"worker {number}", "frames": ["lt_wait_for_flag at wait.c:12"] * 12} for number in range(8)]
+    recipe = {"trial": {"ordinal": 1, "variant": "buggy", "cell": {"threads": 8}, "seed": 7}, "rest": "x" * 1000}
+    with Store.open(path) as store, store.at_once():
+        store.begin_campaign({"scenario": "x"}, {})
+        record = msgspec.structs.replace(make_record(), evidence={"stacks": threads})
+        for number in range(1, 10_001):
+            add(store, msgspec.structs.replace(record, id=number), recipe=recipe, events=())
+    began = time.perf_counter()
+    with Store.open(path, create=False) as store:
+        (found,) = store.campaigns()
+        cells = Counter((glance.cell_key, glance.verdict) for glance in store.glances(found.id))
+    took_s = time.perf_counter() - began
+    assert list(cells.values()) == [10_000]
+    assert took_s < 3.0
 
 
 # --- where it lies --------------------------------------------------------------------------------------------------

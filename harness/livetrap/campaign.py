@@ -75,19 +75,21 @@ def run(
     trials: Iterator[PlannedTrial] | None = None,
     ends: Callable[[Record], bool] = lambda _record: False,
     crew: Callable[[Callable[[Work, Outcome], None]], CrewLike] | None = None,
+    gaps: Mapping[str, float] = {},
 ) -> None:
     """Runs every trial of a plan and stores each as it finishes.
 
     `about` is stored with the campaign beside what is known of every one; `goes_on`: the id of a campaign of this store
     that is gone on with instead of a new one. `trials` run instead of the plan's, each taken when the one before is on
     disk; `ends` is asked after each whether that was the last. `crew` makes who runs them, given whom to tell of a
-    trial that is judged before evidence is taken; by default one of this machine.
+    trial that is judged before evidence is taken; by default one of this machine. `gaps`: the longest healthy gaps
+    that are known of cells before, in seconds, by their keys.
 
     Raises KeyboardInterrupt upward, after nothing of the trial is left; HarnessError where the file cannot be written.
     """
     planned = prepared.plan
     if goes_on is not None:
-        store.go_on(goes_on)
+        _go_on(store, goes_on, command=command, environment={**host.environment(), "compilers": prepared.versions})
     else:
         store.begin_campaign(
             {
@@ -104,32 +106,47 @@ def run(
             {**host.environment(), "compilers": prepared.versions},
         )
     listener.started(planned)
-    ledger = _Ledger(prepared, store=store, listener=listener, command=command)
+    ledger = _Ledger(prepared, store=store, listener=listener, command=command, gaps=gaps)
     care = KernelCare() if prepared.kernel else CommandCare()
     made = crew(ledger.enter_early) if crew else Crew(care=care, judged=ledger.enter_early)
     works = ledger.works(iter(planned.trials) if trials is None else trials)
     with ledger, made, contextlib.closing(made.outcomes(works)) as outcomes:
         for work, outcome in outcomes:
             if ends(ledger.enter(work, outcome)):
-                return
+                break
+    store.amend_campaign({"ended": _now()})
 
 
-def watch(planned: Watch, *, store: Store, listener: Listener[Watch], command: str = "") -> None:
+def watch(
+    planned: Watch,
+    *,
+    store: Store,
+    listener: Listener[Watch],
+    command: str = "",
+    about: Mapping[str, object] = {},
+    goes_on: int | None = None,
+    planned_trials: Iterator[PlannedTrial] | None = None,
+) -> None:
     """Runs the trials of a watch, and stores each as it finishes, until one hangs or its budget is over.
 
-    Raises as `run` does.
+    `about`, `goes_on`: as for `run`; `planned_trials` run instead of the watch's own. Raises as `run` does.
     """
     options = planned.options
-    store.begin_campaign(
-        {
-            "scenario": planned.name,
-            "started": _now(),
-            "command": command,
-            "seed": planned.seed,
-            "trials": planned.total,
-        },
-        host.environment(),
-    )
+    if goes_on is not None:
+        _go_on(store, goes_on, command=command, environment=host.environment())
+    else:
+        store.begin_campaign(
+            {
+                "kind": "watch",
+                "scenario": planned.name,
+                "started": _now(),
+                "command": command,
+                "seed": planned.seed,
+                "trials": planned.total,
+                **about,
+            },
+            host.environment(),
+        )
     listener.started(planned)
     ledger = _Ledger(
         None,
@@ -139,7 +156,7 @@ def watch(planned: Watch, *, store: Store, listener: Listener[Watch], command: s
         repeat=lambda trial: shlex.join(watching.repeat_words(planned, trial.cell)),
     )
     trials = provisions.countable(
-        watching.trials(planned),
+        watching.trials(planned) if planned_trials is None else planned_trials,
         cache=build.default_cache(),
         python_path=os.environ.get("PYTHONPATH", ""),
         note=listener.note,
@@ -162,7 +179,17 @@ def watch(planned: Watch, *, store: Store, listener: Listener[Watch], command: s
         for work, outcome in outcomes:
             record = ledger.enter(work, outcome)
             if planned.ends_at(record.verdict):
-                return
+                break
+    store.amend_campaign({"ended": _now()})
+
+
+def _go_on(store: Store, campaign: int, *, command: str, environment: Mapping[str, object]) -> None:
+    """Goes on with a campaign, which says so from then on: when, by which command line, on what."""
+    store.go_on(campaign)
+    plan, _ = store.campaign(campaign)
+    before = plan.get("resumed")
+    resumed = {"at": _now(), "command": command, "environment": environment}
+    store.amend_campaign({"resumed": [*(before if isinstance(before, list) else []), resumed]})
 
 
 class _Ledger:
@@ -176,13 +203,14 @@ class _Ledger:
         listener: Listener[Any],
         command: str,
         repeat: Callable[[PlannedTrial], str] = lambda _trial: "",
+        gaps: Mapping[str, float] = {},
     ) -> None:
         self._prepared = prepared
         self._store = store
         self._listener = listener
         self._command = command
         self._repeat = repeat
-        self._gaps: dict[str, float] = {}
+        self._gaps = dict(gaps)
         self._early: dict[int, Record] = {}
         """By the trial's ordinal: on disk, and not yet finished."""
 

@@ -74,10 +74,11 @@ def environment() -> dict[str, str]:
         "os": os_name(),
         "kernel": f"{platform.system()} {platform.release()}",
         "arch": arch_name(),
+        "libc": " ".join(platform.libc_ver()).strip(),
         "python": platform.python_version(),
         "livetrap": __version__,
         "commit": _commit(),
-        **{name: _version_of(name) for name in ("cffi", "psutil", "msgspec")},
+        **{name: _version_of(name) for name in ("cffi", "psutil", "msgspec", "capstone")},
     }
 
 

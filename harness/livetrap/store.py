@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import uuid
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -21,7 +22,7 @@ import msgspec
 
 from livetrap.database import check_place, connect_to_read, connect_to_write, lock_for_writing, told
 from livetrap.errors import HarnessError
-from livetrap.model import Event, Frozen, Gaps, Judgement, Record, Rules
+from livetrap.model import Event, Frozen, Gaps, Judgement, Record, Rules, Shape, Value, VariantRole, Verdict, cell_key
 
 
 class Stored(Frozen):
@@ -37,6 +38,69 @@ class Stored(Frozen):
     suspect: bool
 
 
+class Campaign(Frozen, kw_only=True):
+    """One campaign as it lies in the database."""
+
+    id: int
+    plan: dict[str, object]
+    """As it was given to `begin_campaign`, and what was added since: `uid`; `ended` once it ran to its end."""
+    environment: dict[str, object]
+
+    def text(self, name: str) -> str:
+        """What the plan says of that, as text; empty where it says nothing."""
+        return str(self.plan.get(name, "") or "")
+
+
+class Glance(msgspec.Struct, frozen=True, kw_only=True):
+    """What tables and counts need of a record: all but its evidence, which is most of it."""
+
+    id: int
+    scenario: str
+    variant: str
+    role: VariantRole
+    cell: dict[str, Value]
+    seed: int
+    verdict: Verdict
+    shape: Shape
+    expected: tuple[Verdict, ...]
+    as_expected: bool | None
+    wall_s: float
+    stall_s: float
+    verdict_latency_s: float | None = None
+
+    @property
+    def cell_key(self) -> str:
+        """The cell as text, the same for equal cells."""
+        return cell_key(self.variant, self.cell)
+
+
+class Identity(Frozen, kw_only=True):
+    """What says which trial of which plan a row is."""
+
+    id: int
+    campaign: str
+    """The uid of the campaign that it was recorded in, where it was merged into another; empty: its own."""
+    cell_key: str
+    seed: int
+    ordinal: int
+
+
+class _Planned(msgspec.Struct, frozen=True):
+    """What `Identity` takes of the trial in a recipe."""
+
+    ordinal: int
+    variant: str
+    cell: dict[str, Value]
+    seed: int
+
+
+class _Recipe(msgspec.Struct, frozen=True):
+    trial: _Planned
+    campaign: str = ""
+
+
+_GLANCE = msgspec.json.Decoder(Glance)
+_IDENTITY = msgspec.json.Decoder(_Recipe)
 _RECORD = msgspec.json.Decoder(Record)
 _RECIPE = msgspec.json.Decoder(dict[str, object])
 _RULES = msgspec.json.Decoder(Rules)
@@ -121,7 +185,11 @@ class Store:
             self._lock = None
 
     def begin_campaign(self, plan: Mapping[str, object], environment: Mapping[str, object]) -> int:
-        """Records that a campaign begins; returns its id. `plan` may name its `scenario` and when it `started`."""
+        """Records that a campaign begins; returns its id. `plan` may name its `scenario` and when it `started`.
+
+        What tells it from all others, its `uid`, is added to the plan where that has none.
+        """
+        plan = {"uid": uuid.uuid4().hex, **plan}
         row = (str(plan.get("scenario", "")), str(plan.get("started", "")), _json(plan), _json(environment))
         with told(self.path):
             cursor = self._connection.execute(
@@ -136,6 +204,19 @@ class Store:
         """What is added from here on belongs to a campaign that is in the file. HarnessError: there is none such."""
         self.campaign(campaign)
         self._campaign = campaign
+
+    def amend_campaign(self, changes: Mapping[str, object]) -> None:
+        """Adds to the plan of the campaign begun last, or replaces in it."""
+        plan, _ = self.campaign(self._campaign)
+        with told(self.path):
+            self._connection.execute(
+                "UPDATE campaigns SET plan = ? WHERE id = ?", (_json({**plan, **changes}), self._campaign)
+            )
+
+    @property
+    def current(self) -> int:
+        """The id of the campaign begun last, or gone on with; 0: none."""
+        return self._campaign
 
     def next_id(self) -> int:
         """An id for the next trial: unique in the file, ascending from 1."""
@@ -194,6 +275,69 @@ class Store:
             for (record,) in self._connection.execute(f"SELECT record FROM trials{where} ORDER BY id", values):
                 yield _RECORD.decode(record)
 
+    def glances(self, campaign: int | None = None) -> Iterator[Glance]:
+        """What tables need of the records of one campaign, or of all, by id: several times as fast as `records`."""
+        where, values = ("", ()) if campaign is None else (" WHERE campaign = ?", (campaign,))
+        with told(self.path):
+            for (record,) in self._connection.execute(f"SELECT record FROM trials{where} ORDER BY id", values):
+                yield _GLANCE.decode(record)
+
+    def identities(self, campaign: int) -> Iterator[Identity]:
+        """Which trials of its plan a campaign has, by id."""
+        with told(self.path):
+            rows = self._connection.execute("SELECT id, recipe FROM trials WHERE campaign = ? ORDER BY id", (campaign,))
+            for id_, text in rows:
+                recipe = _IDENTITY.decode(text)
+                trial = recipe.trial
+                yield Identity(
+                    id=id_,
+                    campaign=recipe.campaign,
+                    cell_key=cell_key(trial.variant, trial.cell),
+                    seed=trial.seed,
+                    ordinal=trial.ordinal,
+                )
+
+    def record_text(self, trial: int) -> str:
+        """The record of a trial as it is stored."""
+        with told(self.path):
+            row = self._connection.execute("SELECT record FROM trials WHERE id = ?", (trial,)).fetchone()
+        return str(row[0]) if row else ""
+
+    def copy(self, other: Store, trial: int, *, origin: str) -> None:
+        """Adds a trial of another database to the campaign begun last, under an id of this one.
+
+        `origin`: the uid of the campaign that it was recorded in.
+        """
+        id_ = self.next_id()
+        with told(other.path):
+            row = other._connection.execute(
+                "SELECT record, recipe, scenario, variant, verdict, as_expected, suspect, wall_s, rules, gaps,"
+                " judgement, events FROM trials WHERE id = ?",
+                (trial,),
+            ).fetchone()
+            record = msgspec.structs.replace(_RECORD.decode(row[0]), id=id_)
+            recipe = {**_RECIPE.decode(row[1]), "campaign": origin}
+        named, rest = row[2:8], row[8:]
+        with told(self.path):
+            self._connection.execute(
+                f"INSERT INTO trials VALUES ({', '.join('?' * 14)})",
+                (id_, self._campaign, *named, _json(record), _json(recipe), *rest),
+            )
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """What is added meanwhile is one transaction: all of it, or nothing."""
+        with told(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+            raise
+        with told(self.path):
+            self._connection.execute("COMMIT")
+
     def ids(self) -> list[int]:
         """The ids of all trials, ascending."""
         with told(self.path):
@@ -229,6 +373,15 @@ class Store:
         if row is None:
             raise HarnessError(f"{self.path} has no campaign {campaign}")
         return _RECIPE.decode(row[0]), _RECIPE.decode(row[1])
+
+    def campaigns(self) -> tuple[Campaign, ...]:
+        """All campaigns, by id."""
+        with told(self.path):
+            rows = self._connection.execute("SELECT id, plan, environment FROM campaigns ORDER BY id").fetchall()
+            return tuple(
+                Campaign(id=id_, plan=_RECIPE.decode(plan), environment=_RECIPE.decode(where))
+                for id_, plan, where in rows
+            )
 
     def _what_ids(self) -> str:
         least, largest = self._connection.execute("SELECT min(id), max(id) FROM trials").fetchone()

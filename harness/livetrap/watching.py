@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 
 import msgspec
 
-from livetrap import placeholders
+from livetrap import placeholders, sharding
 from livetrap.errors import HarnessError, nearest
 from livetrap.model import (
     BUGS,
@@ -24,6 +24,7 @@ from livetrap.model import (
     NotAvailable,
     Placement,
     PlannedTrial,
+    Record,
     Rules,
     Topology,
     Value,
@@ -34,6 +35,7 @@ from livetrap.model import (
 from livetrap.placement import place_command
 from livetrap.scenario_model import MOST_CELLS
 from livetrap.seeds import trial_seed
+from livetrap.sharding import Shard
 
 SCENARIO = "watch"
 """What the records of a watch have as their scenario ..."""
@@ -94,6 +96,8 @@ class Options(Frozen, kw_only=True):
     core: bool = False
     """Keep a core dump of each hang."""
     seed: int | None = None
+    shard: Shard | None = None
+    """Only this part of the trials."""
 
 
 class Watch(Frozen, kw_only=True):
@@ -115,8 +119,12 @@ class Watch(Frozen, kw_only=True):
         """How many trials there will be at most; None: only the time ends it."""
         if self.options.trials is None:
             return None
-        skipped = sum(bool(trial(self, cell, ordinal=0, repetition=0).skip) for cell in self.cells)
-        return (len(self.cells) - skipped) * self.options.trials + skipped
+        firsts = [trial(self, cell, ordinal=0, repetition=0) for cell in self.cells]
+        ranks = sharding.ranks(firsts)
+        return sum(
+            sharding.share(ranks[first.cell_key], 1 if first.skip else self.options.trials, self.options.shard)
+            for first in firsts
+        )
 
     def ends_at(self, verdict: Verdict) -> bool:
         """Whether the watch ends with a trial of this verdict."""
@@ -137,6 +145,8 @@ def plan(options: Options, *, topology: Topology, seed: int, unavailable: Mappin
     if taken.trials is None and taken.for_s is None:
         taken = msgspec.structs.replace(taken, trials=TRIALS)
     cells = _cells(taken)
+    if taken.shard is not None and taken.trials is not None:
+        sharding.check(taken.shard, trials=len(cells) * taken.trials)
     return Watch(
         name=PurePath(_filled(taken.command[0], {SEED: seed, **cells[0]})).name or taken.command[0],
         options=taken,
@@ -153,6 +163,12 @@ def trials(watch: Watch) -> Iterator[PlannedTrial]:
 
     A cell that this machine cannot run comes once, with the reason in `skip`.
     """
+    ranks = sharding.ranks(trial(watch, cell, ordinal=0, repetition=0) for cell in watch.cells)
+    return sharding.of_shard(_trials(watch), watch.options.shard, ranks)
+
+
+def _trials(watch: Watch) -> Iterator[PlannedTrial]:
+    """Those of all shards."""
     wanted = watch.options.trials
     ordinals = itertools.count()
     for repetition in itertools.count() if wanted is None else range(wanted):
@@ -192,6 +208,15 @@ def trial(watch: Watch, cell: Mapping[str, Value], *, ordinal: int, repetition: 
         expected=(Verdict.PASSED,),
         skip=placement.reason if isinstance(placement, NotAvailable) else why_not,
     )
+
+
+def shortened(watch: Watch, had: Iterable[Record]) -> Watch:
+    """The watch with the time that is left of it, after the trials that it has had; some of them side by side."""
+    for_s = watch.options.for_s
+    if for_s is None:
+        return watch
+    left_s = max(0.0, for_s - sum(record.wall_s for record in had) / watch.options.jobs)
+    return msgspec.structs.replace(watch, options=msgspec.structs.replace(watch.options, for_s=left_s))
 
 
 def repeat_words(watch: Watch, cell: Mapping[str, Value]) -> tuple[str, ...]:

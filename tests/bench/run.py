@@ -19,6 +19,7 @@ from pathlib import Path
 
 import commands
 import psutil
+import records
 
 from livetrap import build, campaign, resources, scenario
 from livetrap.model import BuildSpec, PlannedTrial, Record
@@ -176,6 +177,7 @@ def main() -> int:
     rows.append(("CPU of the harness while it watches 8 spinning threads", watched.shares[-1] * 100, 3, "% of a core"))
 
     rows += commands.rows(starts=asked.trials, triples=max(2, asked.trials // 30))
+    rows += records.rows()
 
     met = True
     for name, value, bound, unit in rows:

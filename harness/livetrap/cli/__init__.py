@@ -10,20 +10,29 @@ import functools
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ParamSpec
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ParamSpec, get_args, get_origin, get_type_hints
 
 import typer
 
-from livetrap import __version__
+from livetrap import __version__, settings
 from livetrap.cli import streams
 from livetrap.cli.attach import attach_command
+from livetrap.cli.compare import compare_command
 from livetrap.cli.diagnose import diagnose_command
 from livetrap.cli.doctor import doctor_command
+from livetrap.cli.fuzz import fuzz_command
+from livetrap.cli.hunt import hunt_command
 from livetrap.cli.listing import list_command
+from livetrap.cli.merge import merge_command
 from livetrap.cli.options import no_number
 from livetrap.cli.rejudge import rejudge_command
+from livetrap.cli.report import report_command
+from livetrap.cli.rerun import rerun_command
+from livetrap.cli.resume import resume_command
 from livetrap.cli.run import run_command
+from livetrap.cli.selftest import selftest_command
 from livetrap.cli.show import show_command
 from livetrap.cli.watch import watch_command
 from livetrap.errors import HarnessError, nearest
@@ -38,11 +47,19 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "list": list_command,
     "run": run_command,
     "watch": watch_command,
+    "hunt": hunt_command,
+    "fuzz": fuzz_command,
     "attach": attach_command,
     "diagnose": diagnose_command,
+    "compare": compare_command,
     "show": show_command,
+    "report": report_command,
     "rejudge": rejudge_command,
+    "resume": resume_command,
+    "rerun": rerun_command,
+    "merge": merge_command,
     "doctor": doctor_command,
+    "selftest": selftest_command,
 }
 SETTINGS: dict[str, dict[str, Any]] = {"watch": {"allow_interspersed_args": False}}
 """What click is told of a command: from the first word of its own, all words belong to the command that is watched."""
@@ -82,7 +99,9 @@ def _run(words: list[str]) -> int:
         _check_words(words)
         command = _parser()
         # `obj` travels to the commands: the record holds the command line.
-        result = command.main(args=words, prog_name="livetrap", standalone_mode=False, obj=words)
+        result = command.main(
+            args=words, prog_name="livetrap", standalone_mode=False, obj=words, default_map=_settings(words)
+        )
     except HarnessError as error:
         streams.tell(str(error), error.detail)
         return bisect_status(error.status) if _bisecting(words) else error.status
@@ -103,6 +122,38 @@ def _run(words: list[str]) -> int:
                 traceback.print_exc()
         return bisect_status(3) if _bisecting(words) else 3
     return result if isinstance(result, int) else 0
+
+
+def _settings(words: Sequence[str]) -> dict[str, settings.Table]:
+    """What pyproject.toml has for options that the command line leaves open. HarnessError: it is bad."""
+    try:
+        found = settings.find(Path.cwd()) if words and words[0] in COMMANDS else None
+    except OSError:  # the folder is no more
+        return {}
+    if found is None:
+        return {}
+    return settings.defaults(found, {name: tuple(_options(one)) for name, one in COMMANDS.items()})
+
+
+def _options(command: Callable[..., int]) -> Iterator[settings.Option]:
+    """The options of a command, as its function declares them."""
+    for name, hint in get_type_hints(command, include_extras=True).items():
+        kind, *rest = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        for declared in rest:
+            if isinstance(declared, typer.models.OptionInfo):
+                # In an annotation, the first name stands where else the default does.
+                names = map(str, (declared.default, *(declared.param_decls or ())))
+                flags = [flag for flag in names if flag.startswith("--")]
+                flag = (flags or [f"--{name.replace('_', '-')}"])[0].removeprefix("--")
+                yield settings.Option(name=name, flag=flag, kind=_kind(kind))
+
+
+def _kind(hint: Any) -> str:
+    """The kind of values that an option takes, of its type or of `type | None`."""
+    one = hint
+    if get_origin(hint) is not list:
+        one = next((part for part in get_args(hint) if part is not type(None)), hint)
+    return "list" if get_origin(one) is list else str(getattr(one, "__name__", "str"))
 
 
 def _check_words(words: Sequence[str]) -> None:

@@ -8,19 +8,21 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
 
-from livetrap import build, campaign, expectations, resources
+from livetrap import build, campaign, expectations, fingerprints, resources, resuming, sharding
 from livetrap import scenario as scenario_file
+from livetrap.cli.how import ALONE, How, crew_of, until_of
 from livetrap.cli.options import check
 from livetrap.database import SIDE_FILES, check_file, check_name, same_file
 from livetrap.errors import HarnessError
 from livetrap.model import HANGS, Frozen, PlannedTrial, Record
 from livetrap.plan import Options, Plan
+from livetrap.preparing import Prepared
 from livetrap.report.lines import STDOUT, Lines, check_lines, open_lines
 from livetrap.report.progress import Progress, open_progress
 from livetrap.report.summary import print_end
@@ -40,10 +42,14 @@ class Done(Frozen, kw_only=True):
     records: tuple[Record, ...]
     outcome: expectations.Outcome
     db: Path
+    campaign: int = 0
+    """Its id in the file; 0: it has none, since nothing began."""
     took_s: float
     interrupted: bool
     failure: HarnessError | None = None
     """Why it could not go on: the disk is full, say."""
+    said: str = ""
+    """What is to be said beside the outcome."""
 
 
 def load(where: str, options: Options, *, db: str | None, json: str | None = None) -> Scenario:
@@ -73,40 +79,109 @@ def check_record(*, db: str | None, json: str | None) -> None:
                 raise HarnessError(f"--json {json} is the file of --db {db}; give each its own")
 
 
-def carry_out(loaded: Scenario, options: Options, *, db: str | None, json: str | None = None, command: str) -> Done:
+def carry_out(
+    loaded: Scenario,
+    options: Options,
+    *,
+    db: str | None,
+    json: str | None = None,
+    command: str,
+    how: How = ALONE,
+    kind: str = "run",
+) -> Done:
     """Plans, builds and runs a scenario; progress goes to standard error.
 
     Raises HarnessError for what is wrong before the first trial; what goes wrong later is in the result.
     """
-    progress = open_progress(sys.stderr)
-    watcher = _ScenarioWatcher(progress)
-    with contextlib.closing(progress):
+    with listening() as watcher:
         prepared = campaign.prepare(
             loaded,
             options=options,
             cache=build.default_cache(),
-            seed=random.SystemRandom().randrange(SEEDS),
+            seed=_seed(loaded, options, how),
             note=watcher.note,
+            select=lambda plan: sharding.take(plan, how.shard),
         )
         path = Path(db) if db is not None else default_path(loaded.name, now=datetime.datetime.now(datetime.UTC))
-        interrupted, failure = False, None
-        with Store.open(path) as store, open_lines(json) if json else contextlib.nullcontext() as lines:
-            watcher.lines = lines
-            try:
-                campaign.run(prepared, store=store, listener=watcher, command=command)
-            except KeyboardInterrupt:
-                interrupted = True
-            except HarnessError as error:
-                failure = error
+        ran = {**fingerprints.of_scenario(loaded), **fingerprints.of_compilers(prepared)}
+        about = resuming.about(options, seed=prepared.plan.seed, fingerprint=ran)
+        return execute(
+            prepared,
+            how=how,
+            path=path,
+            json=json,
+            command=command,
+            watcher=watcher,
+            about={"kind": kind, **about, **how.words()},
+        )
+
+
+def _seed(loaded: Scenario, options: Options, how: How) -> int:
+    """The seed of a run that names none: any; but all shards of one must have the same."""
+    if how.shard is None:
+        return random.SystemRandom().randrange(SEEDS)
+    return sharding.common_seed(loaded.name, options)
+
+
+def execute(
+    prepared: Prepared,
+    *,
+    how: How,
+    path: Path,
+    json: str | None,
+    command: str,
+    watcher: ScenarioWatcher,
+    about: Mapping[str, object] = {},
+    goes_on: int | None = None,
+) -> Done:
+    """Runs a plan that is ready; `goes_on`: the campaign of that file to go on with, whose trials are not run again.
+
+    Raises HarnessError where the file or the executor is not to be had; what goes wrong later is in the result.
+    """
+    until = until_of(prepared, how)
+    watcher.open_ended = until is not None
+    if until is not None:
+        watcher.note(until.goal)
+    trials, ends = (until.trials(), until.ends) if until else (iter(prepared.plan.trials), _never)
+    interrupted, failure = False, None
+    with Store.open(path) as store, open_lines(json) if json else contextlib.nullcontext() as lines:
+        watcher.lines = lines
+        had = list(store.records(goes_on)) if goes_on is not None else []
+        watcher.records += had
+        try:
+            campaign.run(
+                prepared,
+                store=store,
+                listener=watcher,
+                command=command,
+                about=about,
+                goes_on=goes_on,
+                trials=resuming.rest(trials, had, ends=ends),
+                ends=ends,
+                crew=crew_of(prepared, how),
+                gaps=resuming.gaps(had),
+            )
+        except KeyboardInterrupt:
+            interrupted = True
+        except HarnessError as error:
+            failure = error
+        current = store.current
+    outcome = expectations.summarise(prepared.plan, watcher.records, part=how.shard is not None)
     return Done(
         plan=prepared.plan,
         records=tuple(watcher.records),
-        outcome=expectations.summarise(prepared.plan, watcher.records),
+        outcome=until.closing(outcome) if until else outcome,
         db=path,
+        campaign=current,
         took_s=time.monotonic() - watcher.began,
         interrupted=interrupted,
         failure=failure,
+        said=until.text() if until else "",
     )
+
+
+def _never(_record: Record) -> bool:
+    return False
 
 
 def conclude(done: Done, out: Console, print_body: Callable[[], None]) -> int:
@@ -114,6 +189,11 @@ def conclude(done: Done, out: Console, print_body: Callable[[], None]) -> int:
 
     Raises the campaign's own failure, after what had finished by then was printed.
     """
+
+    def body() -> None:
+        print_body()
+        if done.said:
+            out.print(one_line(done.said, most=2000), soft_wrap=True)
 
     def end(interrupted: bool) -> None:
         print_end(
@@ -126,7 +206,7 @@ def conclude(done: Done, out: Console, print_body: Callable[[], None]) -> int:
             failed=done.failure is not None,
         )
 
-    return finish(print_body, end, interrupted=done.interrupted, failure=done.failure, status=done.outcome.exit_status)
+    return finish(body, end, interrupted=done.interrupted, failure=done.failure, status=done.outcome.exit_status)
 
 
 def finish(
@@ -185,23 +265,34 @@ class Watcher:
         self.progress.print(one_line(text, most=2000))
 
 
-class _ScenarioWatcher(Watcher):
+class ScenarioWatcher(Watcher):
     """That of a scenario: keeps the records."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__(progress)
         self.records: list[Record] = []
+        self.open_ended = False
+        """The plan does not tell how many trials there will be."""
 
     def started(self, plan: Plan) -> None:
         self.began = time.monotonic()
         for note in plan.notes:
             self.note(note)
         cells = len({trial.cell_key for trial in plan.trials})
-        self.note(f"{plan.scenario.name}: {cells} cells, {len(plan.trials)} trials, seed {plan.seed}")
-        self.progress.started(len(plan.trials))
+        had = f", {len(self.records)} of them on record" if self.records else ""
+        self.note(f"{plan.scenario.name}: {cells} cells, {len(plan.trials)} trials{had}, seed {plan.seed}")
+        self.progress.started(None if self.open_ended else max(0, len(plan.trials) - len(self.records)))
 
     def keep(self, record: Record) -> None:
         self.records.append(record)
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[ScenarioWatcher]:
+    """A watcher whose progress goes to standard error."""
+    progress = open_progress(sys.stderr)
+    with contextlib.closing(progress):
+        yield ScenarioWatcher(progress)
 
 
 @contextlib.contextmanager

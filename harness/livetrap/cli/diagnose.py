@@ -41,5 +41,6 @@ def diagnose_command(
     loaded = load(scenario, options, db=db)
     out = console(sys.stdout)
     with ended_like_ctrl_c():
-        done = carry_out(loaded, options, db=db, command=shlex.join(["livetrap", *(context.obj or [])]))
+        command = shlex.join(["livetrap", *(context.obj or [])])
+        done = carry_out(loaded, options, db=db, command=command, kind="diagnose")
         return conclude(done, out, lambda: print_diagnosis(out, diagnose(done.plan, done.records, done.outcome)))

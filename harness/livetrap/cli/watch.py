@@ -8,18 +8,21 @@ import random
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 
-from livetrap import campaign, disturb, disturbances, host, watching
+from livetrap import campaign, disturb, disturbances, fingerprints, host, resuming, sharding, watching
+from livetrap.cli import outputs
 from livetrap.cli.campaigning import SEEDS, Watcher, check_record, ended_like_ctrl_c, finish
+from livetrap.cli.outputs import Outputs, Ran
 from livetrap.cli.watch_options import assignments, check, duration, each
 from livetrap.errors import HarnessError
-from livetrap.model import Frozen, Record
+from livetrap.model import Frozen, PlannedTrial, Record
 from livetrap.report.lines import STDOUT, open_lines
 from livetrap.report.progress import Progress, open_progress
 from livetrap.report.text import console, plural
@@ -61,8 +64,12 @@ def watch_command(  # noqa: PLR0913, PLR0917 - one parameter an option
     core: Annotated[bool, typer.Option("--core", help="Keep a core dump of the hang.")] = False,
     bisect: Annotated[bool, typer.Option("--bisect", help="Exit statuses for `git bisect run`.")] = False,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Repeats the seeds of a watch.")] = None,
+    shard: Annotated[str | None, typer.Option(metavar="I/N", help="Only the I-th of N parts of the trials.")] = None,
     db: Annotated[str | None, typer.Option(metavar="FILE", help="Where to record; an existing file grows.")] = None,
     json: Annotated[str | None, typer.Option(metavar="FILE|-", help="One JSON object a trial, as it ends.")] = None,
+    html: outputs.Html = None,
+    junit: outputs.Junit = None,
+    github: outputs.Github = False,
 ) -> int:
     """Runs a command until it hangs or the budget ends, judges each run, and says which settings hung how often."""
     with _as_bisect_takes_it(bisect):
@@ -84,8 +91,11 @@ def watch_command(  # noqa: PLR0913, PLR0917 - one parameter an option
             leave=leave,
             core=core,
             seed=seed,
+            shard=sharding.parse(shard) if shard is not None else None,
         )
-        status = _watched(options, db=db, json=json, line=shlex.join(["livetrap", *(context.obj or [])]))
+        asked = Outputs(html=html, junit=junit, github=github)
+        line = shlex.join(["livetrap", *(context.obj or [])])
+        status = _watched(options, db=db, json=json, line=line, asked=asked)
     return watching.bisect_status(status) if bisect else status
 
 
@@ -100,14 +110,17 @@ def _as_bisect_takes_it(bisect: bool) -> Iterator[None]:
         raise
 
 
-def _watched(options: Options, *, db: str | None, json: str | None, line: str) -> int:
+def _watched(options: Options, *, db: str | None, json: str | None, line: str, asked: Outputs) -> int:
     """Checks, runs and tells; returns the exit status. `line` is the command line for the record."""
     check(options)
     check_record(db=db, json=json)
-    watch = _planned(options)
+    outputs.check(asked, db=db, json=json)
+    watch = planned(options)
     out = console(sys.stderr if json == STDOUT else sys.stdout)
     with ended_like_ctrl_c():
-        return _conclude(_carry_out(watch, db=db, json=json, line=line), out)
+        done = carry_out(watch, db=db, json=json, line=line)
+        ran = Ran(db=done.db, campaign=done.campaign)
+        return outputs.concluded(asked, ran, lambda: conclude(done, out), stream=out.file)
 
 
 def _filled(option: str, text: str | None, *, what: str) -> str:
@@ -116,7 +129,7 @@ def _filled(option: str, text: str | None, *, what: str) -> str:
     return text or ""
 
 
-def _planned(options: Options) -> Watch:
+def planned(options: Options) -> Watch:
     """The watch, with every program that it runs found. HarnessError: one is not there or cannot be run."""
     topology = host.topology()
     lacking = disturb.lacking() if options.disturbances else {}
@@ -127,7 +140,7 @@ def _planned(options: Options) -> Watch:
     watch = watching.plan(
         options,
         topology=topology,
-        seed=random.SystemRandom().randrange(SEEDS),
+        seed=_seed(options),
         unavailable={text: reason for text, reason in reasons.items() if reason},
     )
     for cell in watch.cells[:MOST_RESOLVED]:
@@ -137,19 +150,28 @@ def _planned(options: Options) -> Watch:
     return watch
 
 
-class _Done(Frozen, kw_only=True):
+def _seed(options: Options) -> int:
+    """The seed of a watch that names none: any; but all shards of one must have the same."""
+    if options.shard is None:
+        return random.SystemRandom().randrange(SEEDS)
+    return sharding.common_seed(msgspec.structs.replace(options, shard=None))
+
+
+class Done(Frozen, kw_only=True):
     """A watch that has ended, was interrupted, or could not go on."""
 
     watch: Watch
     tally: Tally
     db: Path
+    campaign: int
+    """Its id in the file; 0: it has none, since nothing began."""
     took_s: float
     interrupted: bool
     failure: HarnessError | None = None
 
 
-def _carry_out(watch: Watch, *, db: str | None, json: str | None, line: str) -> _Done:
-    """Runs the watch; progress goes to standard error."""
+def carry_out(watch: Watch, *, db: str | None, json: str | None, line: str, goes_on: int | None = None) -> Done:
+    """Runs the watch; progress goes to standard error. `goes_on`: the campaign of that file to go on with."""
     path = Path(db) if db is not None else default_path(f"watch-{watch.name}", now=datetime.datetime.now(datetime.UTC))
     progress = open_progress(sys.stderr)
     listener = _WatchWatcher(progress)
@@ -157,23 +179,55 @@ def _carry_out(watch: Watch, *, db: str | None, json: str | None, line: str) -> 
     opened = open_lines(json) if json else contextlib.nullcontext()
     with contextlib.closing(progress), Store.open(path) as store, opened as lines:
         listener.lines = lines
+        had = list(store.records(goes_on)) if goes_on is not None else []
+        for record in had:
+            listener.keep(record)
+        listener.had = len(had)
         try:
-            campaign.watch(watch, store=store, listener=listener, command=line)
+            campaign.watch(
+                watching.shortened(watch, had),
+                store=store,
+                listener=listener,
+                command=line,
+                about=_about(watch),
+                goes_on=goes_on,
+                planned_trials=_rest(watch, had),
+            )
         except KeyboardInterrupt:
             interrupted = True
         except HarnessError as error:
             failure = error
-    return _Done(
+        current = store.current
+    return Done(
         watch=watch,
         tally=listener.tally,
         db=path,
+        campaign=current,
         took_s=time.monotonic() - listener.began,
         interrupted=interrupted,
         failure=failure,
     )
 
 
-def _conclude(done: _Done, out: Console) -> int:
+def _rest(watch: Watch, had: Sequence[Record]) -> Iterator[PlannedTrial]:
+    """The trials that are not on record yet; none where one on record was the last."""
+    if any(watch.ends_at(record.verdict) for record in had):
+        return iter(())
+    return resuming.rest(watching.trials(watch), had, ends=lambda _record: False)
+
+
+def fingerprint(watch: Watch) -> dict[str, object]:
+    """What a watch runs."""
+    command = watching.trial(watch, watch.cells[0], ordinal=0, repetition=0).command
+    return fingerprints.of_command(command) if command is not None else {}
+
+
+def _about(watch: Watch) -> dict[str, object]:
+    shard = {"shard": str(watch.options.shard)} if watch.options.shard else {}
+    return {**resuming.about(watch.options, seed=watch.seed, fingerprint=fingerprint(watch)), **shard}
+
+
+def conclude(done: Done, out: Console) -> int:
     """Prints what came of it, with its record in any case; returns the exit status. Raises its failure after that."""
 
     def end(interrupted: bool) -> None:
@@ -202,6 +256,8 @@ class _WatchWatcher(Watcher):
     def __init__(self, progress: Progress) -> None:
         super().__init__(progress)
         self.tally = Tally()
+        self.had = 0
+        """Trials that were on record before."""
 
     def started(self, watch: Watch) -> None:
         """The watch begins."""
@@ -214,7 +270,9 @@ class _WatchWatcher(Watcher):
         self.note(f"{command_text(watch.options.command)}: {cells}, {budget}, seed {watch.seed}")
         for text, reason in watch.unavailable.items():
             self.note(f"skipped: --disturb {text}: {reason}")
-        self.progress.started(total, for_s=watch.options.for_s)
+        if self.had:
+            self.note(f"{plural(self.had, 'trial')} of them on record")
+        self.progress.started(None if total is None else max(0, total - self.had), for_s=watch.options.for_s)
 
     def keep(self, record: Record) -> None:
         """Counts it."""
