@@ -143,6 +143,7 @@ def execute(
     if until is not None:
         watcher.note(until.goal)
     trials, ends = (until.trials(), until.ends) if until else (iter(prepared.plan.trials), _never)
+    crew = crew_of(prepared, how)  # before there is a file: whom it cannot have ends the run
     interrupted, failure = False, None
     with Store.open(path) as store, open_lines(json) if json else contextlib.nullcontext() as lines:
         watcher.lines = lines
@@ -158,7 +159,7 @@ def execute(
                 goes_on=goes_on,
                 trials=resuming.rest(trials, had, ends=ends),
                 ends=ends,
-                crew=crew_of(prepared, how),
+                crew=crew,
                 gaps=resuming.gaps(had),
             )
         except KeyboardInterrupt:
