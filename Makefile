@@ -38,7 +38,8 @@ diagnose: .venv/installed
 	$(BIN)/livetrap diagnose qmoe-fp16-barrier --db "$(RECORD)"
 
 test: lint
-	$(BIN)/python -m pytest -m "not soak"
+	$(BIN)/python -m pytest -m "not soak and not timed" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "timed and not soak"
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

@@ -427,7 +427,7 @@ def test_an_interrupted_campaign_leaves_nothing_on_the_workers(real: _Real, tmp_
         _until_none_left(worker)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_worker_with_another_livetrap_is_refused(real: _Real, tmp_path: Path) -> None:
     other = tmp_path / "other" / "livetrap"
     other.mkdir(parents=True)

@@ -70,7 +70,9 @@ def test_nothing_is_left_and_nothing_is_lost(tmp_path: Path, campaign: str, how:
 
 
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("gap_ms", [0, 20, 100, 300])
+@pytest.mark.parametrize(
+    "gap_ms", [0, pytest.param(20, marks=pytest.mark.soak), 100, pytest.param(300, marks=pytest.mark.soak)]
+)
 def test_a_second_interrupt_changes_nothing(tmp_path: Path, gap_ms: int, second: signal.Signals) -> None:
     database = tmp_path / "killed.db"
     with running("forks-and-sessions", database) as (process, _, mark):

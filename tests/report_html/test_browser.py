@@ -132,6 +132,7 @@ def test_a_hostile_target_does_nothing_in_it(fresh: Browser, tmp_path: Path) -> 
     assert fresh.complaints() == []
 
 
+@pytest.mark.soak
 def test_a_large_one_opens_soon(fresh: Browser, big: Path) -> None:
     """Under two seconds is the aim; a loaded machine is allowed more."""
     took = fresh.open(written(big))

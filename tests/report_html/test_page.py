@@ -149,7 +149,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         read(made.path, campaigns=[2], trials=[1])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_ten_thousand_trials_stay_small(big: Path) -> None:
     began = time.process_time()
     text = read(big)

@@ -3,8 +3,8 @@
 The *anchor* is what makes the allowances safe. A waiter that has spent its allowance proves nothing if another thread
 released it only afterwards: it may just not have run since. So whenever a thread does anything that could release
 another (it begins or ends a wait, runs and falls asleep again, is born, exits), everybody's allowance starts anew.
-A thread that waits anew, or is woken by its timer, again and again without a beat has had its chances: from some number
-on it moves the anchor no more.
+A thread that has waited anew for a long time, or is woken by its timer again and again, without a beat has had its
+chances: from then on it moves the anchor no more.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 import msgspec
 
 from livetrap.judge import loops
+from livetrap.judge.roles import waits_anew
 from livetrap.judge.state import Progress, State, Track
 from livetrap.model import (
     AWAKE,
     Evidence,
     Look,
     Mark,
-    Rules,
     ThreadId,
     ThreadReading,
     ThreadState,
@@ -47,7 +47,7 @@ def follow(state: State, look: Look) -> State:
             tracks[id_] = _born(reading, look, beats=beats)
             continue
         tracks[id_] = _continue(before, reading, look=look, beats=beats, void=void > 0)
-        stirred = stirred or _stirs(before, tracks[id_], state.rules)
+        stirred = stirred or _stirs(before, tracks[id_], state)
     progress = _progress(look)
     moved = beats != state.beats or (not look.slots_seen and progress != state.progress)
     state = msgspec.structs.replace(
@@ -238,11 +238,11 @@ def _continue(before: Track, reading: ThreadReading, *, look: Look, beats: int, 
     )
 
 
-def _stirs(before: Track, after: Track, rules: Rules) -> bool:
+def _stirs(before: Track, after: Track, state: State) -> bool:
     """Whether what it did since the last look could have released another thread."""
+    rules = state.rules
     if after.changes != before.changes:
-        idle_now = after.mark in {Mark.PARKED, Mark.DONE}
-        return idle_now or before.changes < rules.switch_allowance
+        return after.mark in {Mark.PARKED, Mark.DONE} or not waits_anew(before, state)
     if after.naps == before.naps:
         return False
     if before.wake is WakeSource.TIMER or (

@@ -120,7 +120,8 @@ def _computing(busy: list[ThreadJudgement], state: State) -> str:
     unmarked = [thread for thread in busy if thread.mark is not Mark.RUN]
     if not unmarked:
         return f"{len(busy)} still computing at the time limit"
-    unreadable = next((why for thread in unmarked if (why := state.tracks[thread.id].unreadable)), "")
+    unread = [thread for thread in unmarked if thread.loop is None]
+    unreadable = next((why for thread in unread if (why := state.tracks[thread.id].unreadable)), "")
     if unreadable:
         return (
             f"{len(unmarked)} awake without a mark, and a loop without end cannot be told from computing: {unreadable}"

@@ -86,12 +86,7 @@ def spins_in_bursts(track: Track, state: State) -> bool:
     rules = state.rules
     if track.mark not in {Mark.WAIT, Mark.RUN} or (track.slot and track.slot.kind is WaitKind.OUTSIDE):
         return False
-    # What healthy gaps held of waits in this trial is no sign of a livelock, nor are waits with work between them, nor
-    # those that lie behind it: it must begin them still, at every look.
-    often = track.burst_arrivals >= max(rules.switch_allowance, rules.gap_factor * state.most_waits)
-    since = track.burst_since_ns
-    long = since is not None and state.now_ns - since >= patience_ns(rules.burst_s, rules)
-    if often and long and track.burst_cpu_ns < track.burst_arrivals * rules.burst_cpu_ns:
+    if waits_anew(track, state):
         return True
     if track.mark is not Mark.WAIT:
         return False
@@ -100,6 +95,23 @@ def spins_in_bursts(track: Track, state: State) -> bool:
     patience_s = rules.poller_s if naps else rules.woken_s
     woken_in_vain = track.wakes >= (rules.timer_fires if timed else rules.switch_allowance)
     return woken_in_vain and state.since_beat_ns >= patience_ns(patience_s, rules)
+
+
+def waits_anew(track: Track, state: State) -> bool:
+    """It has begun one wait after the other for so long that nothing is to be expected of its next one.
+
+    Before the time limit the patience is whole, however near that is: a call may consist of many short steps, with a
+    wait after each, and its beat comes when it is over.
+    """
+    rules, since = state.rules, track.burst_since_ns
+    if since is None:
+        return False
+    # What healthy gaps held of waits in this trial is no sign of a livelock, nor are waits with work between them, nor
+    # those that lie behind it: it must begin them still, at every look.
+    often = track.burst_arrivals >= max(rules.switch_allowance, rules.gap_factor * state.most_waits)
+    patience = patience_ns(rules.burst_s, rules) if state.limit_hit else rules.burst_s * 1e9
+    long = state.now_ns - since >= patience
+    return often and long and track.burst_cpu_ns < track.burst_arrivals * rules.burst_cpu_ns
 
 
 def patience_ns(wanted_s: float, rules: Rules) -> float:

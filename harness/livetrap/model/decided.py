@@ -31,7 +31,7 @@ class Rules(Frozen, kw_only=True):
     """A thread that is woken in vain again and again spins in bursts when nothing has beaten for this long."""
     burst_s: float = 10.0
     """A thread that waits anew again and again spins in bursts when it has done so at every look for this long ..."""
-    burst_cpu_ns: int = 1_000_000
+    burst_cpu_ns: int = 200_000
     """... and each time it used less CPU time than this: more, and it computes between its waits."""
     starved_after_s: float = 0.3
     """A thread that wanted a CPU for this long and got under `starved_share` of it is starved by the host."""
