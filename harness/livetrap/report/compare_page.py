@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from livetrap.comparison import DIRECT, SPIN, Row
 from livetrap.errors import HarnessError
 from livetrap.report.compare import HEAD, figures, missing, ordered
-from livetrap.report.html.frame import frame, row, table
+from livetrap.report.html.frame import check_html, frame, row, table
 from livetrap.report.html.markup import Markup, el
-from livetrap.report.html.place import check_html, write_whole
+from livetrap.report.place import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,17 +5,15 @@ A campaign that did not get to its end has one case more, which says so as an er
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
 from livetrap import __version__
-from livetrap.errors import HarnessError
 from livetrap.expectations import Row
 from livetrap.report.cases import Case, Kind, Suite, suites_of, told
-from livetrap.report.html.place import write_whole
+from livetrap.report.place import check_target, write_whole
 from livetrap.report.text import one_line
 from livetrap.report.trial import value_text
 from livetrap.store import Campaign, Store
@@ -24,7 +22,6 @@ GENERATOR = '<testsuites name="livetrap"'
 """How every file of ours begins, after the declaration."""
 MOST_EVIDENCE = 8_000_000
 """Characters of evidence in one file: some CIs refuse large ones."""
-_HEAD_BYTES = 4096
 _PLAN = ("command", "kind", "seed", "shard", "path")
 _ENVIRONMENT = ("machine", "cpu", "os", "kernel", "arch", "compilers", "commit")
 # What XML 1.0 takes; no reference stands for anything else either.
@@ -66,33 +63,8 @@ def junit(
 
 
 def check_junit(target: str) -> None:
-    """Raises HarnessError where a file could not be written to `target`, or would replace what is none of ours.
-
-    Changes nothing.
-    """
-    if not target:
-        raise HarnessError("--junit is empty; give a file, such as junit.xml")
-    path = Path(target)
-    try:
-        if path.is_dir():
-            raise HarnessError(f"--junit: {path} is a folder; give a file, such as {path / 'junit.xml'}")
-        if path.exists():
-            if not path.is_file():
-                raise HarnessError(f"--junit: {path} is not a regular file; give a file, such as junit.xml")
-            if path.stat().st_size > 0 and not _ours(path):
-                raise HarnessError(f"--junit: {path} is no report of livetrap's; give a new file")
-        folder = path.resolve().parent
-        if not folder.is_dir():
-            raise HarnessError(f"--junit: {path} cannot be written (its folder is not there); give a folder that is")
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise HarnessError(f"--junit: {path} cannot be written (its folder cannot); give another file")
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a loop of links
-        raise HarnessError(f"--junit: {path} cannot be written ({error}); give a file in a folder that can") from error
-
-
-def _ours(path: Path) -> bool:
-    with path.open("rb") as file:
-        return GENERATOR.encode() in file.read(_HEAD_BYTES)
+    """Raises HarnessError where a file could not be written to `target`, or would replace what is none of ours."""
+    check_target(target, option="--junit", example="junit.xml", what="report", generator=GENERATOR)
 
 
 # --- one campaign ----------------------------------------------------------------------------------------------------

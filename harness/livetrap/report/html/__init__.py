@@ -4,7 +4,7 @@ There is no template engine: `markup.el` escapes every text where it enters an e
 types, and a page works wherever livetrap does.
 """
 
+from livetrap.report.html.frame import check_html
 from livetrap.report.html.page import render, write_html
-from livetrap.report.html.place import check_html
 
 __all__ = ["check_html", "render", "write_html"]

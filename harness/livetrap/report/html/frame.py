@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Sequence
 
 from livetrap.report.html.markup import Markup, el, escaped, join
+from livetrap.report.place import check_target
 
 GENERATOR = '<meta name="generator" content="livetrap '
 """What a page of ours has near its beginning, and nothing else."""
@@ -50,6 +51,11 @@ table.many { min-width: 46rem }
 @media (max-width: 40rem) { body { font-size: 15px; padding: .7rem } th, td { padding-right: .8rem }
   dl { grid-template-columns: minmax(5rem, 28%) minmax(0, 1fr); gap: .1rem .6rem } }
 """
+
+
+def check_html(target: str, *, option: str = "--html") -> None:
+    """Raises HarnessError where a page could not be written to `target`, or would replace what is no page of ours."""
+    check_target(target, option=option, example="report.html", what="page", generator=GENERATOR)
 
 
 def frame(title: str, *, by: str, body: Sequence[str], style: str = "", styled_inside: bool = False) -> str:

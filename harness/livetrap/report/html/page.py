@@ -12,7 +12,7 @@ from livetrap.report.html.choosing import choose
 from livetrap.report.html.frame import frame, table
 from livetrap.report.html.markup import Markup, el
 from livetrap.report.html.part import Part, part_of
-from livetrap.report.html.place import write_whole
+from livetrap.report.place import write_whole
 from livetrap.report.text import one_line, plural
 from livetrap.store import Campaign, Store
 

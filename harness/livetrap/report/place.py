@@ -1,4 +1,4 @@
-"""Where a page is written: what can be wrong with the place, told before anything is run, and writing it whole."""
+"""Where a report is written: what can be wrong with the place, told before anything is run, and writing it whole."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import os
 from pathlib import Path
 
 from livetrap.errors import HarnessError
-from livetrap.report.html.frame import GENERATOR
 
 _HEAD_BYTES = 4096
 
 
-def check_html(target: str, *, option: str = "--html") -> None:
-    """Raises HarnessError where a page could not be written to `target`, or would replace what is no page of ours.
+def check_target(target: str, *, option: str, example: str, what: str, generator: str) -> None:
+    """Raises HarnessError where a file could not be written to `target`, or would replace what is none of ours.
 
-    Changes nothing; `option` is what the user gave it by.
+    Changes nothing. `option` is what the user gave it by, `example` a name, `what` what it holds; `generator` stands
+    near the beginning of each of ours.
     """
     if not target:
-        raise HarnessError(f"{option} is empty; give a file, such as report.html")
+        raise HarnessError(f"{option} is empty; give a file, such as {example}")
     path = Path(target)
     try:
         if path.is_dir():
-            raise HarnessError(f"{option}: {path} is a folder; give a file, such as {path / 'report.html'}")
+            raise HarnessError(f"{option}: {path} is a folder; give a file, such as {path / example}")
         if path.exists():
             if not path.is_file():
-                raise HarnessError(f"{option}: {path} is not a regular file; give a file, such as report.html")
-            if path.stat().st_size > 0 and not _ours(path):
-                raise HarnessError(f"{option}: {path} is no page of livetrap's; give a new file")
+                raise HarnessError(f"{option}: {path} is not a regular file; give a file, such as {example}")
+            if path.stat().st_size > 0 and not _has(path, generator):
+                raise HarnessError(f"{option}: {path} is no {what} of livetrap's; give a new file")
         folder = path.resolve().parent
         if not folder.is_dir():
             raise HarnessError(f"{option}: {path} cannot be written (its folder is not there); give a folder that is")
@@ -37,9 +37,9 @@ def check_html(target: str, *, option: str = "--html") -> None:
         raise HarnessError(f"{option}: {path} cannot be written ({error}); give a file in a folder that can") from error
 
 
-def _ours(path: Path) -> bool:
+def _has(path: Path, generator: str) -> bool:
     with path.open("rb") as file:
-        return GENERATOR.encode() in file.read(_HEAD_BYTES)
+        return generator.encode() in file.read(_HEAD_BYTES)
 
 
 def write_whole(file: Path, text: str) -> None:
