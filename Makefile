@@ -38,8 +38,7 @@ diagnose: .venv/installed
 	$(BIN)/livetrap diagnose qmoe-fp16-barrier --db "$(RECORD)"
 
 test: lint
-	$(BIN)/python -m pytest -m "not soak and not timed" -n 2 --dist loadfile
-	$(BIN)/python -m pytest -m "timed and not soak"
+	$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

@@ -10,7 +10,7 @@ import pytest
 from tests.end_to_end.running import Finished, livetrap
 
 CASES = Path(__file__).parent / "cases"
-pytestmark = [pytest.mark.slow, pytest.mark.timed]
+pytestmark = pytest.mark.slow
 
 Trials = dict[str, dict[str, Any]]
 

@@ -23,7 +23,6 @@ from tests.end_to_end.running import Finished, livetrap, marked, start, survivor
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timed,
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
     pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc"),
 ]

@@ -91,6 +91,7 @@ def test_what_is_fixed_is_not_falsified(tmp_path: Path) -> None:
     assert "no proof" in done.out and "as expected: 4 examples" in done.out
 
 
+@pytest.mark.soak
 def test_in_a_test_of_ones_own(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(OWN)

@@ -58,6 +58,7 @@ def test_nothing_hangs(tmp_path: Path) -> None:
     assert "that is no proof that nothing can" in done.err
 
 
+@pytest.mark.soak
 def test_shrinking(tmp_path: Path) -> None:
     words = ("--flags=-O2", "--threads", "4", "--disturb", "hogs:2", "--trials", "4", "--minimise", "--floor", "1")
     done, told = hunt(tmp_path, *words)

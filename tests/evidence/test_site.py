@@ -9,7 +9,7 @@ import pytest
 
 from livetrap import tools
 from livetrap.evidence import site
-from livetrap.evidence.site import loop_place, offsets_of, sites_of
+from livetrap.evidence.site import _add, loop_place, offsets_of, sites_of
 from livetrap.model import LoopKind, Role, ThreadId, ThreadJudgement
 from livetrap.observe.symbols import Chain, Frame
 
@@ -117,3 +117,10 @@ def test_a_listing_is_bounded_and_harmless() -> None:
     assert len(lines) == site.MOST_LINES
     assert max(map(len, lines)) <= 200
     assert "\x1b" not in "".join(lines)
+
+
+def test_two_instructions_of_one_line_are_one_site() -> None:
+    sites: list[dict[str, object]] = []
+    for at, where in (("a+0x1", "f at a.c:3"), ("a+0x2", "f at a.c:3"), ("a+0x9", "g at a.c:7"), ("a+0xb", None)):
+        _add(sites, {"site": at, "where": where, "threads": 2, "role": "spinning"})
+    assert [(each["site"], each["threads"]) for each in sites] == [("a+0x1", 4), ("a+0x9", 2), ("a+0xb", 2)]

@@ -140,8 +140,18 @@ def described(
             "pc_where": pc_where if pc_where != where else None,
             "listing": listing,
         }
-        sites.append({name: value for name, value in told.items() if name == "where" or value})
+        _add(sites, {name: value for name, value in told.items() if name == "where" or value})
     return sites, missing
+
+
+def _add(sites: list[dict[str, object]], told: dict[str, object]) -> None:
+    """Adds a site, or its threads to one of the same function and line: other instructions of one and the same loop."""
+    alike = ("where", "role", "loop", "listing")
+    for site in sites:
+        if site["where"] and all(site.get(name) == told.get(name) for name in alike):
+            site["threads"] = sum(int(str(each["threads"])) for each in (site, told))
+            return
+    sites.append(told)
 
 
 def one_line_of(line: str) -> str:
