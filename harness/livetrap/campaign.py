@@ -88,8 +88,9 @@ def run(
     Raises KeyboardInterrupt upward, after nothing of the trial is left; HarnessError where the file cannot be written.
     """
     planned = prepared.plan
+    environment = {**host.environment(), "compilers": prepared.versions}
     if goes_on is not None:
-        _go_on(store, goes_on, command=command, environment={**host.environment(), "compilers": prepared.versions})
+        _go_on(store, goes_on, command=command, environment=environment)
     else:
         store.begin_campaign(
             {
@@ -103,7 +104,7 @@ def run(
                 "narrowed": planned.narrowed,
                 **about,
             },
-            {**host.environment(), "compilers": prepared.versions},
+            environment,
         )
     listener.started(planned)
     ledger = _Ledger(prepared, store=store, listener=listener, command=command, gaps=gaps)

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from livetrap import trying
 from livetrap.cli.campaigning import SEEDS, ScenarioWatcher, check_record, ended_like_ctrl_c, finish, load
-from livetrap.cli.options import axes, numbers, words
+from livetrap.cli.options import axes_disturbed, numbers, words
 from livetrap.cli.options import flags as flag_lists
 from livetrap.cli.watch_options import duration
 from livetrap.errors import HarnessError
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 List = list[str] | None
 FOR_S = 60.0
 """How long it searches where nothing else is said, in seconds; shrinking may take as long again."""
-DISTURBANCE = "disturbance"
 
 
 class Asked(Frozen, kw_only=True):
@@ -83,18 +82,13 @@ def fuzz_command(  # noqa: PLR0913, PLR0917 - one parameter an option
     json: Annotated[str | None, typer.Option(metavar="FILE|-", help="One JSON object a trial, and one of all.")] = None,
 ) -> int:
     """Draws trials of a scenario until one shows a bug, and shrinks that to the simplest; the next call replays it."""
-    others = axes(axis)
-    if disturb_ is not None:
-        if DISTURBANCE in others:
-            raise HarnessError("--disturb and --axis disturbance=...: two ways to say the same; give one")
-        others[DISTURBANCE] = words("disturb", disturb_)
     options = Options(
         threads=numbers("threads", threads),
         placement=words("placement", placement),
         technique=words("technique", technique),
         flags=flag_lists(flags),
         compiler=words("compiler", compiler),
-        axes=others,
+        axes=axes_disturbed(axis, disturb_),
         variants=words("variant", variant),
         timeout_s=timeout,
         seed=seed,

@@ -18,7 +18,7 @@ from rich.console import Console
 from livetrap import build, campaign, disturb, host, hunting, stats
 from livetrap.cli import outputs
 from livetrap.cli.campaigning import SEEDS, ScenarioWatcher, check_record, ended_like_ctrl_c, finish, load
-from livetrap.cli.options import axes, numbers, words
+from livetrap.cli.options import axes_disturbed, numbers, words
 from livetrap.cli.options import flags as flag_lists
 from livetrap.cli.outputs import Outputs, Ran
 from livetrap.cli.watch_options import duration
@@ -84,18 +84,13 @@ def hunt_command(  # noqa: PLR0913, PLR0917 - one parameter an option
     html: outputs.Html = None,
 ) -> int:
     """Hunts for a hang: spends its time where hangs come from, and tells the recipe that hangs most often."""
-    others = axes(axis)
-    if disturb_ is not None:
-        if hunting.DISTURBANCE in others:
-            raise HarnessError("--disturb and --axis disturbance=...: two ways to say the same; give one")
-        others[hunting.DISTURBANCE] = words("disturb", disturb_)
     options = Options(
         threads=numbers("threads", threads),
         placement=words("placement", placement),
         technique=words("technique", technique),
         flags=flag_lists(flags),
         compiler=words("compiler", compiler),
-        axes=others,
+        axes=axes_disturbed(axis, disturb_),
         variants=words("variant", variant),
         timeout_s=timeout,
         seed=seed,

@@ -97,6 +97,16 @@ def axes(given: Sequence[str] | None) -> dict[str, tuple[Value, ...]]:
     return found
 
 
+def axes_disturbed(given: Sequence[str] | None, disturb: Sequence[str] | None) -> dict[str, tuple[Value, ...]]:
+    """`axes` with the values of --disturb, which is an axis with an option of its own."""
+    found = axes(given)
+    if disturb is not None:
+        if "disturbance" in found:
+            raise HarnessError("--disturb and --axis disturbance=...: two ways to say the same; give one")
+        found["disturbance"] = words("disturb", disturb)
+    return found
+
+
 def check(options: Options, *, techniques: Collection[str]) -> None:
     """Raises HarnessError for what can be seen to be wrong before anything is built."""
     for name in options.compiler:
